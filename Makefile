@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+# Each target calls one program in scripts/, which sets up what it needs.
+# A comment with two hashes behind a target is its line in `make help`.
+
+BASE ?= 7.3
+VARIANT ?= patched
+CONFIG ?= normal
+
+# The programs' own settings may be given to make as well as in the environment.
+export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL
+# Not for the kernel's makes, which inherit the environment.
+unexport BASE VARIANT CONFIG
+
+.PHONY: help demo test series refresh check kernel kunit kselftest bench clean setup
+.DEFAULT_GOAL := help
+
+help:		## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@echo "  BASE=$(BASE) ($$(cd bases && ls | sed 's/\.conf//' | paste -sd' ')), VARIANT=$(VARIANT) (base patched), CONFIG=$(CONFIG) ($$(cd configs && ls *.list | sed 's/\.list//' | paste -sd' '))"
+
+setup:
+	@scripts/host-setup
+
+demo: setup	## base against patched under 8 writers on the root's memory.reclaim: the table
+	@scripts/demo $(BASE)
+
+test: setup	## all that CI runs, for all bases (with KSRC=, for BASE); ends in `N passed, N failed`
+	@scripts/test $(if $(KSRC),$(BASE))
+
+series: setup	## dist/BASE/*.patch for git am; SIGNOFF="Name <mail>", ASSISTED_BY=text
+	@scripts/compose --mails $(BASE)
+
+refresh: setup	## patches and whole files from the edited tree build/BASE/patched, or TREE=
+	@scripts/refresh $(BASE)
+
+check: setup	## checkpatch, kernel-doc, sparse, W=1 and documentation of what the queue touches
+	@scripts/check $(BASE)
+
+kernel: setup	## builds a kernel, prints its path; VARIANT=base|patched, CONFIG=
+	@scripts/kernel $(BASE) $(VARIANT) $(CONFIG)
+
+kunit: setup	## the KUnit suites in a virtual machine
+	@scripts/kunit $(BASE) $(VARIANT) $(CONFIG)
+
+kselftest: setup	## the kselftests in a virtual machine
+	@scripts/kselftest $(BASE) $(VARIANT) $(CONFIG)
+
+bench: setup	## the full measurement: tables as text and JSON
+	@scripts/bench $(BASE)
+
+clean:		## removes build/ and dist/; keeps downloads; DISCARD=1 drops unsaved work
+	@scripts/clean
