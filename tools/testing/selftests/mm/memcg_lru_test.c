@@ -615,12 +615,13 @@ static bool stat_is_current(const char *cg, long *charged, long *counted)
 	       *charged <= *counted + MEMCG_CHARGE_BATCH * nr_cpus;
 }
 
-static void expect_stat_is_current(struct __test_metadata *_metadata,
-				   const char *cg)
+static void check_stat_is_current(struct __test_metadata *_metadata,
+				  const char *cg)
 {
 	long charged = 0, counted = 0;
 
-	EXPECT_TRUE(wait_until(stat_is_current(cg, &charged, &counted)))
+	/* Each failure costs the whole wait: one is enough */
+	ASSERT_TRUE(wait_until(stat_is_current(cg, &charged, &counted)))
 		TH_LOG("%s: charged %ld pages, counted %ld", cg, charged, counted);
 }
 
@@ -753,11 +754,11 @@ static bool storm_is_enough(struct storm *storm)
 		if (storm->w[i].bad)
 			return true;
 		if (i < NR_ROOT_WRITERS)
-			enough = 40;
+			enough = 20;
 		else if (i < CHURNER)
-			enough = 100;
+			enough = 50;
 		else
-			enough = 10 * NR_CHURN;
+			enough = 5 * NR_CHURN;
 		if (nr_done(&storm->w[i]) < enough)
 			return false;
 	}
@@ -869,13 +870,13 @@ TEST_F_TIMEOUT(memcg_lru, concurrent_requests_keep_stats, TEST_LIMIT)
 	run_storm(_metadata, &self->env);
 	for (i = 0; i < nr_memcgs; i++) {
 		memcg_path(&self->env, path, "m", i);
-		expect_stat_is_current(_metadata, path);
+		check_stat_is_current(_metadata, path);
 	}
 
 	/* The parent has the removed ones' counts as well */
 	remove_memcgs(_metadata, &self->env, "m", nr_memcgs);
 	expect_none_dying(_metadata, &self->env);
-	expect_stat_is_current(_metadata, self->env.top);
+	check_stat_is_current(_metadata, self->env.top);
 }
 
 /* --- protection ----------------------------------------------------------- */
@@ -984,19 +985,24 @@ TEST_F_TIMEOUT(memcg_lru, low_yields_last_to_parent_reclaim, TEST_LIMIT)
 
 /* --- every memcg is visited ----------------------------------------------- */
 
-static void expect_all_visited(struct __test_metadata *_metadata,
-			       struct env *env, long *before)
+static void check_all_visited(struct __test_metadata *_metadata,
+			      struct env *env, long *before)
 {
 	char path[PATH_MAX];
-	long i, left;
+	long i, missed = 0;
 
 	ASSERT_EQ(0, drain(env->root));
 	for (i = 0; i < nr_memcgs; i++) {
+		if (resident(env->fd, i * nr_pages, nr_pages))
+			missed++;
+	}
+	ASSERT_EQ(0, missed)
+		TH_LOG("%ld of %ld memcgs still have pages", missed, nr_memcgs);
+
+	/* It was reclaim that took them, and each memcg was told its share */
+	for (i = 0; i < nr_memcgs; i++) {
 		memcg_path(env, path, "m", i);
-		left = resident(env->fd, i * nr_pages, nr_pages);
-		EXPECT_EQ(0, left)
-			TH_LOG("%s still has %ld pages", path, left);
-		EXPECT_TRUE(wait_until(pgsteal(path) >= before[i] + nr_pages))
+		ASSERT_TRUE(wait_until(pgsteal(path) >= before[i] + nr_pages))
 			TH_LOG("%s: pgsteal %ld, expected %ld", path, pgsteal(path),
 			       before[i] + nr_pages);
 	}
@@ -1008,7 +1014,7 @@ TEST_F_TIMEOUT(memcg_lru, root_reclaim_visits_every_memcg, TEST_LIMIT)
 
 	ASSERT_NE(NULL, before);
 	make_memcgs(_metadata, &self->env, "m", nr_memcgs, nr_pages);
-	expect_all_visited(_metadata, &self->env, before);
+	check_all_visited(_metadata, &self->env, before);
 	free(before);
 }
 
@@ -1050,7 +1056,7 @@ TEST_F_TIMEOUT(memcg_lru, rotated_memcgs_are_visited, TEST_LIMIT)
 		ASSERT_TRUE(fill(path, self->env.fd, i * nr_pages, nr_pages));
 		before[i] = pgsteal(path);
 	}
-	expect_all_visited(_metadata, &self->env, before);
+	check_all_visited(_metadata, &self->env, before);
 	free(before);
 }
 
