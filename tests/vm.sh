@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 # Tests of scripts/vm and scripts/accel: a command's status and output come back, a hang and a panic are told apart and end in
 # time, nothing is left running. Real guests, and a stand-in for QEMU for what cannot be provoked at will.
-# Environment: KERNEL=path  default: the patched 7.3 kernel in the normal config, which is built if needed
+# Environment: KERNEL=path  default: the patched kernel in the normal config that was built last, or else 7.3's, built now
 set -euo pipefail
 top=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 n=0 failed=0
-KERNEL=${KERNEL:-$("$top/scripts/kernel" 7.3 patched normal)}
+built=$(ls -t "${BUILD:-$top/build}"/*/patched-normal/arch/x86/boot/bzImage 2>/dev/null | head -n 1) || :
+KERNEL=${KERNEL:-${built:-$("$top/scripts/kernel" 7.3 patched normal)}}
 
 # result NAME CONDITION-STATUS: one line of the report; what was said last explains a failure
 result() {

@@ -20,7 +20,7 @@
 
 struct nulls_item {
 	struct hlist_nulls_node node;
-	/* the bit a reader remembers the item by, or -1 */
+	/* the place among the items that a test looks for, or -1 */
 	int id;
 };
 
@@ -236,10 +236,10 @@ static void add_behind_of_deleted_node_again(struct kunit *test)
  * A reader beside a writer.
  *
  * Permanent items stay where they are throughout, so whatever happens to the
- * transient items between them, a complete walk has to come by every one.
+ * transient items between them, a complete walk has to come by every one, once
+ * and in order.
  */
 #define NR_PERMANENT	8
-#define ALL_PERMANENT	(BIT(NR_PERMANENT) - 1)
 /* this many can be added and removed before a grace period has to be waited for */
 #define NR_TRANSIENT	16384
 /* transient items on a list at any one time */
@@ -300,15 +300,18 @@ static void race_walk(struct nulls_race *race)
 	struct hlist_nulls_node *pos;
 	struct nulls_item *item;
 	unsigned long steps = 0;
-	unsigned long seen = 0;
+	int next = 0;
 
 	hlist_nulls_for_each_entry_rcu(item, pos, &race->heads[0], node) {
 		if (item == &race->trap) {
 			count(&race->trapped);
 			return;
 		}
-		if (item->id >= 0)
-			seen |= BIT(item->id);
+		/* even a walk that goes astray has them in order until then */
+		if (item->id >= 0 && item->id != next++) {
+			count(&race->misses);
+			return;
+		}
 		if (++steps > race->max_steps) {
 			count(&race->endless);
 			return;
@@ -323,7 +326,7 @@ static void race_walk(struct nulls_race *race)
 		return;
 	}
 
-	if (seen != ALL_PERMANENT)
+	if (next != NR_PERMANENT)
 		count(&race->misses);
 	count(&race->walks);
 }
@@ -413,7 +416,7 @@ static void race_end(struct kunit *test, struct nulls_race *race)
 	kthread_stop(race->reader);
 
 	KUNIT_EXPECT_EQ_MSG(test, race->misses, 0,
-			    "walks that missed an item which was there");
+			    "walks that missed an item which was there, or its turn");
 	KUNIT_EXPECT_EQ_MSG(test, race->trapped, 0,
 			    "walks that met an item without its forward link");
 	KUNIT_EXPECT_EQ_MSG(test, race->endless, 0,
@@ -553,8 +556,9 @@ static void reader_sees_all_permanent_nodes(struct kunit *test)
  * carried along, and only the nulls value tells.
  *
  * An item always returns behind the same permanent one. It takes the reader no
- * further on than it was then, so that a walk with the right end is complete
- * even if the reader has been on the other list meanwhile.
+ * further on than it was then, and not back to a permanent item, so that a walk
+ * with the right end is complete and in order even if the reader has been on the
+ * other list meanwhile.
  */
 static void reader_notices_move_to_other_list(struct kunit *test)
 {

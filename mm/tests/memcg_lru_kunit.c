@@ -140,8 +140,8 @@ static const char *lru_test_where(struct lru_test *lru, int gen, int bin)
  * the nulls value, the cached last node, and what each node records about
  * itself. Returns the number of nodes.
  */
-static unsigned long check_bin(struct lru_test *lru, int gen, int bin,
-			       unsigned long *found)
+static unsigned long lru_test_check_bin(struct lru_test *lru, int gen, int bin,
+					unsigned long *found)
 {
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
 	struct hlist_nulls_node **pprev = &memcg_lru->fifo[gen][bin].first;
@@ -186,7 +186,7 @@ static unsigned long check_bin(struct lru_test *lru, int gen, int bin,
 	return nr;
 }
 
-static void check_invariants(struct lru_test *lru)
+static void lru_test_check_invariants(struct lru_test *lru)
 {
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
 	DECLARE_BITMAP(found, LRU_TEST_MEMCGS);
@@ -199,7 +199,7 @@ static void check_invariants(struct lru_test *lru)
 		unsigned long nr = 0;
 
 		for (bin = 0; bin < MEMCG_NR_BINS; bin++)
-			nr += check_bin(lru, gen, bin, found);
+			nr += lru_test_check_bin(lru, gen, bin, found);
 
 		KUNIT_ASSERT_EQ_MSG(test, memcg_lru->nr_memcgs[gen], nr,
 				    "%s: number of memcgs",
@@ -215,7 +215,7 @@ static void check_invariants(struct lru_test *lru)
 	}
 }
 
-static void check_model(struct lru_test *lru)
+static void lru_test_check_model(struct lru_test *lru)
 {
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
 	struct lru_model *model = &lru->model;
@@ -255,23 +255,23 @@ static void check_model(struct lru_test *lru)
 	}
 }
 
-static void check(struct lru_test *lru)
+static void lru_test_check(struct lru_test *lru)
 {
-	check_invariants(lru);
-	check_model(lru);
+	lru_test_check_invariants(lru);
+	lru_test_check_model(lru);
 }
 
-static int model_old(struct lru_test *lru)
+static int lru_test_old(struct lru_test *lru)
 {
 	return get_memcg_gen(lru->model.seq);
 }
 
-static int model_young(struct lru_test *lru)
+static int lru_test_young(struct lru_test *lru)
 {
 	return get_memcg_gen(lru->model.seq + 1);
 }
 
-static int model_nr(struct lru_test *lru, int gen)
+static int lru_test_nr(struct lru_test *lru, int gen)
 {
 	int bin, nr = 0;
 
@@ -281,8 +281,8 @@ static int model_nr(struct lru_test *lru, int gen)
 	return nr;
 }
 
-static void model_add(struct lru_test *lru, int memcg, int gen, int bin,
-		      int seg, bool head)
+static void lru_test_model_add(struct lru_test *lru, int memcg, int gen, int bin,
+			       int seg, bool head)
 {
 	u8 *memcgs = lru->model.bins[gen][bin].memcgs;
 	int nr = lru->model.bins[gen][bin].nr++;
@@ -297,7 +297,7 @@ static void model_add(struct lru_test *lru, int memcg, int gen, int bin,
 	lru->model.memcgs[memcg].seg = seg;
 }
 
-static void model_del(struct lru_test *lru, int memcg)
+static void lru_test_model_del(struct lru_test *lru, int memcg)
 {
 	int gen = lru->model.memcgs[memcg].gen;
 	int bin = lru->model.memcgs[memcg].bin;
@@ -313,9 +313,9 @@ static void model_del(struct lru_test *lru, int memcg)
 }
 
 /* A memcg has left @gen. */
-static void model_advance(struct lru_test *lru, int gen)
+static void lru_test_model_advance(struct lru_test *lru, int gen)
 {
-	if (gen == model_old(lru) && !model_nr(lru, gen))
+	if (gen == lru_test_old(lru) && !lru_test_nr(lru, gen))
 		lru->model.seq++;
 }
 
@@ -323,42 +323,42 @@ static void model_advance(struct lru_test *lru, int gen)
  * The steps. Each does the same to the memcg LRU and to the model, and then
  * compares them.
  */
-static void do_add(struct lru_test *lru, int memcg, int gen, int bin, int seg,
-		   bool head)
+static void lru_test_add(struct lru_test *lru, int memcg, int gen, int bin, int seg,
+			 bool head)
 {
 	lru_test_step(lru, head ? "add at head" : "add at tail", memcg);
 
-	spin_lock_irq(&lru->pgdat->memcg_lru.lock);
+	spin_lock(&lru->pgdat->memcg_lru.lock);
 	memcg_lru_add(&lru->lruvecs[memcg], gen, bin, seg, head);
-	spin_unlock_irq(&lru->pgdat->memcg_lru.lock);
+	spin_unlock(&lru->pgdat->memcg_lru.lock);
 
-	model_add(lru, memcg, gen, bin, seg, head);
-	check(lru);
+	lru_test_model_add(lru, memcg, gen, bin, seg, head);
+	lru_test_check(lru);
 }
 
-static void do_del(struct lru_test *lru, int memcg)
+static void lru_test_del(struct lru_test *lru, int memcg)
 {
 	lru_test_step(lru, "del", memcg);
 
-	spin_lock_irq(&lru->pgdat->memcg_lru.lock);
+	spin_lock(&lru->pgdat->memcg_lru.lock);
 	memcg_lru_del(&lru->lruvecs[memcg]);
-	spin_unlock_irq(&lru->pgdat->memcg_lru.lock);
+	spin_unlock(&lru->pgdat->memcg_lru.lock);
 
-	model_del(lru, memcg);
-	check(lru);
+	lru_test_model_del(lru, memcg);
+	lru_test_check(lru);
 }
 
-static void do_online(struct lru_test *lru, int memcg, int bin)
+static void lru_test_online(struct lru_test *lru, int memcg, int bin)
 {
 	lru_test_step(lru, "online", memcg);
 
 	memcg_lru_online(&lru->lruvecs[memcg], bin);
 
-	model_add(lru, memcg, model_old(lru), bin, 0, false);
-	check(lru);
+	lru_test_model_add(lru, memcg, lru_test_old(lru), bin, 0, false);
+	lru_test_check(lru);
 }
 
-static void do_release(struct lru_test *lru, int memcg)
+static void lru_test_release(struct lru_test *lru, int memcg)
 {
 	bool listed = lru->model.memcgs[memcg].listed;
 
@@ -367,13 +367,13 @@ static void do_release(struct lru_test *lru, int memcg)
 	memcg_lru_release(&lru->lruvecs[memcg]);
 
 	if (listed) {
-		model_del(lru, memcg);
-		model_advance(lru, lru->model.memcgs[memcg].gen);
+		lru_test_model_del(lru, memcg);
+		lru_test_model_advance(lru, lru->model.memcgs[memcg].gen);
 	}
-	check(lru);
+	lru_test_check(lru);
 }
 
-static const char *rotation_name(int op)
+static const char *lru_test_op_name(int op)
 {
 	switch (op) {
 	case MEMCG_LRU_TAIL:
@@ -386,26 +386,26 @@ static const char *rotation_name(int op)
 }
 
 /* A YOUNG rotation that would only draw lots for another bin. */
-static bool is_redundant(struct lru_test *lru, int memcg, int op)
+static bool lru_test_is_redundant(struct lru_test *lru, int memcg, int op)
 {
 	return op == MEMCG_LRU_YOUNG && !lru->model.memcgs[memcg].seg &&
-	       lru->model.memcgs[memcg].gen == model_young(lru);
+	       lru->model.memcgs[memcg].gen == lru_test_young(lru);
 }
 
-static void do_rotate(struct lru_test *lru, int memcg, int op)
+static void lru_test_rotate(struct lru_test *lru, int memcg, int op)
 {
-	bool redundant = is_redundant(lru, memcg, op);
+	bool redundant = lru_test_is_redundant(lru, memcg, op);
 	int old = lru->model.memcgs[memcg].gen;
 	int gen = old, seg = 0, bin;
 
-	lru_test_step(lru, rotation_name(op), memcg);
+	lru_test_step(lru, lru_test_op_name(op), memcg);
 
 	if (op == MEMCG_LRU_TAIL)
 		seg = MEMCG_LRU_TAIL;
 	else if (op == MEMCG_LRU_OLD)
-		gen = model_old(lru);
+		gen = lru_test_old(lru);
 	else
-		gen = model_young(lru);
+		gen = lru_test_young(lru);
 
 	lru_gen_rotate_memcg(&lru->lruvecs[memcg], op);
 
@@ -414,18 +414,18 @@ static void do_rotate(struct lru_test *lru, int memcg, int op)
 		bin = lru->lruvecs[memcg].lrugen.bin;
 		KUNIT_ASSERT_LT_MSG(lru->test, bin, MEMCG_NR_BINS, "%s",
 				    lru_test_where(lru, gen, bin));
-		model_del(lru, memcg);
-		model_add(lru, memcg, gen, bin, seg, op == MEMCG_LRU_OLD);
-		model_advance(lru, old);
+		lru_test_model_del(lru, memcg);
+		lru_test_model_add(lru, memcg, gen, bin, seg, op == MEMCG_LRU_OLD);
+		lru_test_model_advance(lru, old);
 	}
-	check(lru);
+	lru_test_check(lru);
 }
 
 /* Adds @nr memcgs, numbered from *@memcg on, to one bin. */
-static void fill_bin(struct lru_test *lru, int *memcg, int nr, int gen, int bin)
+static void lru_test_fill_bin(struct lru_test *lru, int *memcg, int nr, int gen, int bin)
 {
 	while (nr--)
-		do_add(lru, (*memcg)++, gen, bin, 0, false);
+		lru_test_add(lru, (*memcg)++, gen, bin, 0, false);
 }
 
 /* What an operation can find a memcg as. */
@@ -449,8 +449,8 @@ KUNIT_ARRAY_PARAM_DESC(lru_states, lru_states, desc);
  * bin. Whatever bin is drawn for it next, @others are there already, for they
  * are in every other bin of both generations.
  */
-static void enter_state(struct lru_test *lru, const struct lru_state *state,
-			unsigned long seq, int before, int behind, int others)
+static void lru_test_enter_state(struct lru_test *lru, const struct lru_state *state,
+				 unsigned long seq, int before, int behind, int others)
 {
 	int memcg = 1;
 	int gen, bin;
@@ -462,24 +462,24 @@ static void enter_state(struct lru_test *lru, const struct lru_state *state,
 
 	/* memcgs are never in the young generation alone */
 	if (state->young && !others)
-		fill_bin(lru, &memcg, 1, model_old(lru), LRU_TEST_BIN);
+		lru_test_fill_bin(lru, &memcg, 1, lru_test_old(lru), LRU_TEST_BIN);
 
-	gen = state->young ? model_young(lru) : model_old(lru);
+	gen = state->young ? lru_test_young(lru) : lru_test_old(lru);
 	for (bin = 0; bin < MEMCG_NR_BINS; bin++) {
-		if (bin != LRU_TEST_BIN || gen != model_old(lru))
-			fill_bin(lru, &memcg, others, model_old(lru), bin);
-		if (bin != LRU_TEST_BIN || gen != model_young(lru))
-			fill_bin(lru, &memcg, others, model_young(lru), bin);
+		if (bin != LRU_TEST_BIN || gen != lru_test_old(lru))
+			lru_test_fill_bin(lru, &memcg, others, lru_test_old(lru), bin);
+		if (bin != LRU_TEST_BIN || gen != lru_test_young(lru))
+			lru_test_fill_bin(lru, &memcg, others, lru_test_young(lru), bin);
 	}
 
-	fill_bin(lru, &memcg, before, gen, LRU_TEST_BIN);
-	do_add(lru, 0, gen, LRU_TEST_BIN, state->tail ? MEMCG_LRU_TAIL : 0,
-	       false);
-	fill_bin(lru, &memcg, behind, gen, LRU_TEST_BIN);
+	lru_test_fill_bin(lru, &memcg, before, gen, LRU_TEST_BIN);
+	lru_test_add(lru, 0, gen, LRU_TEST_BIN, state->tail ? MEMCG_LRU_TAIL : 0,
+		     false);
+	lru_test_fill_bin(lru, &memcg, behind, gen, LRU_TEST_BIN);
 }
 
 /* Calls @fn in every setting of @test's state. */
-static void in_each_setting(struct kunit *test, void (*fn)(struct lru_test *lru))
+static void lru_test_in_each_setting(struct kunit *test, void (*fn)(struct lru_test *lru))
 {
 	static const struct {
 		int before;
@@ -493,9 +493,9 @@ static void in_each_setting(struct kunit *test, void (*fn)(struct lru_test *lru)
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		for (i = 0; i < ARRAY_SIZE(places); i++) {
 			for (j = 0; j < ARRAY_SIZE(others); j++) {
-				enter_state(lru, test->param_value, seq,
-					    places[i].before, places[i].behind,
-					    others[j]);
+				lru_test_enter_state(lru, test->param_value, seq,
+						     places[i].before, places[i].behind,
+						     others[j]);
 				fn(lru);
 			}
 		}
@@ -503,7 +503,7 @@ static void in_each_setting(struct kunit *test, void (*fn)(struct lru_test *lru)
 	}
 }
 
-static void expect_at_head(struct lru_test *lru, int memcg)
+static void lru_test_expect_at_head(struct lru_test *lru, int memcg)
 {
 	struct lru_gen_folio *lrugen = &lru->lruvecs[memcg].lrugen;
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
@@ -513,7 +513,7 @@ static void expect_at_head(struct lru_test *lru, int memcg)
 				"%s: head", lru_test_where(lru, lrugen->gen, lrugen->bin));
 }
 
-static void expect_at_tail(struct lru_test *lru, int memcg)
+static void lru_test_expect_at_tail(struct lru_test *lru, int memcg)
 {
 	struct lru_gen_folio *lrugen = &lru->lruvecs[memcg].lrugen;
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
@@ -525,7 +525,7 @@ static void expect_at_tail(struct lru_test *lru, int memcg)
 			      "%s: tail", lru_test_where(lru, lrugen->gen, lrugen->bin));
 }
 
-static void expect_place(struct lru_test *lru, int memcg, int gen, int seg)
+static void lru_test_expect_place(struct lru_test *lru, int memcg, int gen, int seg)
 {
 	struct lru_gen_folio *lrugen = &lru->lruvecs[memcg].lrugen;
 
@@ -541,56 +541,67 @@ static void init_makes_all_bins_empty(struct kunit *test)
 	struct lru_gen_memcg *memcg_lru = &lru->pgdat->memcg_lru;
 	int gen, bin;
 
-	lru_test_step(lru, "init", -1);
-	check(lru);
+	/* zeroed memory would look empty in part without any initialization */
+	memset(memcg_lru, 0xff, sizeof(*memcg_lru));
+	lru_gen_init_pgdat(lru->pgdat);
+	lockdep_set_class(&memcg_lru->lock, &lru_test_lock_key);
 
 	for (gen = 0; gen < MEMCG_NR_GENS; gen++) {
-		KUNIT_EXPECT_EQ(test, memcg_lru->nr_memcgs[gen], 0);
 		for (bin = 0; bin < MEMCG_NR_BINS; bin++) {
-			KUNIT_EXPECT_TRUE(test, hlist_nulls_empty(&memcg_lru->fifo[gen][bin]));
+			struct hlist_nulls_node *first = memcg_lru->fifo[gen][bin].first;
+
+			KUNIT_EXPECT_TRUE(test, is_a_nulls(first));
+			KUNIT_EXPECT_EQ(test, get_nulls_value(first), gen);
 			KUNIT_EXPECT_NULL(test, memcg_lru->tails[gen][bin]);
 		}
 	}
+
+	/* the counters come zeroed with the node, and are not what is tested */
+	memcg_lru->seq = 0;
+	memset(memcg_lru->nr_memcgs, 0, sizeof(memcg_lru->nr_memcgs));
+
+	lru_test_step(lru, "init", -1);
+	lru_test_check(lru);
 }
 
 static void add_at_head_of_empty_bin_sets_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, 0, LRU_TEST_BIN, 0, true);
-	expect_at_head(lru, 0);
-	expect_at_tail(lru, 0);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, true);
+	lru_test_expect_at_head(lru, 0);
+	lru_test_expect_at_tail(lru, 0);
 }
 
 static void add_at_head_keeps_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	do_add(lru, 1, 0, LRU_TEST_BIN, 0, true);
-	do_add(lru, 2, 0, LRU_TEST_BIN, 0, true);
-	expect_at_head(lru, 2);
-	expect_at_tail(lru, 0);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 1, 0, LRU_TEST_BIN, 0, true);
+	lru_test_add(lru, 2, 0, LRU_TEST_BIN, 0, true);
+	lru_test_expect_at_head(lru, 2);
+	lru_test_expect_at_tail(lru, 0);
 }
 
 static void add_at_tail_of_empty_bin_sets_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	expect_at_head(lru, 0);
-	expect_at_tail(lru, 0);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_expect_at_head(lru, 0);
+	lru_test_expect_at_tail(lru, 0);
 }
 
 static void add_at_tail_moves_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	do_add(lru, 1, 0, LRU_TEST_BIN, 0, false);
-	do_add(lru, 2, 0, LRU_TEST_BIN, 0, false);
-	expect_at_head(lru, 0);
-	expect_at_tail(lru, 2);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 1, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 2, 0, LRU_TEST_BIN, 0, false);
+	lru_test_expect_at_head(lru, 0);
+	lru_test_expect_at_tail(lru, 2);
 }
 
 static void add_records_place_in_memcg(struct kunit *test)
@@ -603,11 +614,11 @@ static void add_records_place_in_memcg(struct kunit *test)
 		for (bin = 0; bin < MEMCG_NR_BINS; bin++) {
 			int seg = bin % 2 ? MEMCG_LRU_TAIL : 0;
 
-			do_add(lru, 0, gen, bin, seg, false);
+			lru_test_add(lru, 0, gen, bin, seg, false);
 			KUNIT_EXPECT_EQ(test, lrugen->gen, gen);
 			KUNIT_EXPECT_EQ(test, lrugen->bin, bin);
 			KUNIT_EXPECT_EQ(test, lrugen->seg, seg);
-			do_del(lru, 0);
+			lru_test_del(lru, 0);
 		}
 	}
 }
@@ -616,8 +627,8 @@ static void del_of_only_node_clears_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	do_del(lru, 0);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_del(lru, 0);
 	KUNIT_EXPECT_NULL(test, lru->pgdat->memcg_lru.tails[0][LRU_TEST_BIN]);
 }
 
@@ -626,10 +637,10 @@ static void del_of_first_node_keeps_tail(struct kunit *test)
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
-	fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	do_del(lru, 0);
-	expect_at_head(lru, 1);
-	expect_at_tail(lru, 2);
+	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
+	lru_test_del(lru, 0);
+	lru_test_expect_at_head(lru, 1);
+	lru_test_expect_at_tail(lru, 2);
 }
 
 static void del_of_middle_node_keeps_tail(struct kunit *test)
@@ -637,10 +648,10 @@ static void del_of_middle_node_keeps_tail(struct kunit *test)
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
-	fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	do_del(lru, 1);
-	expect_at_head(lru, 0);
-	expect_at_tail(lru, 2);
+	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
+	lru_test_del(lru, 1);
+	lru_test_expect_at_head(lru, 0);
+	lru_test_expect_at_tail(lru, 2);
 }
 
 static void del_of_last_node_moves_tail_back(struct kunit *test)
@@ -648,11 +659,11 @@ static void del_of_last_node_moves_tail_back(struct kunit *test)
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
-	fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	do_del(lru, 2);
-	expect_at_tail(lru, 1);
-	do_del(lru, 1);
-	expect_at_tail(lru, 0);
+	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
+	lru_test_del(lru, 2);
+	lru_test_expect_at_tail(lru, 1);
+	lru_test_del(lru, 1);
+	lru_test_expect_at_tail(lru, 0);
 }
 
 static void add_after_del_of_last_node_links_behind_rest(struct kunit *test)
@@ -660,9 +671,9 @@ static void add_after_del_of_last_node_links_behind_rest(struct kunit *test)
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
-	fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	do_del(lru, 2);
-	do_add(lru, 3, 0, LRU_TEST_BIN, 0, false);
+	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
+	lru_test_del(lru, 2);
+	lru_test_add(lru, 3, 0, LRU_TEST_BIN, 0, false);
 	KUNIT_EXPECT_PTR_EQ(test, lru_test_node(lru, 1)->next,
 			    lru_test_node(lru, 3));
 }
@@ -671,8 +682,8 @@ static void del_leaves_seq_to_callers(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, model_old(lru), LRU_TEST_BIN, 0, false);
-	do_del(lru, 0);
+	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, 0, false);
+	lru_test_del(lru, 0);
 	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
 
@@ -689,14 +700,14 @@ static void online_adds_at_tail_of_old_generation(struct kunit *test)
 
 			lru_test_reset(lru, seq);
 			for (bin = 0; bin < MEMCG_NR_BINS; bin++)
-				fill_bin(lru, &memcg, nr, model_old(lru), bin);
+				lru_test_fill_bin(lru, &memcg, nr, lru_test_old(lru), bin);
 			for (bin = 0; bin < MEMCG_NR_BINS; bin++) {
-				do_online(lru, memcg, bin);
+				lru_test_online(lru, memcg, bin);
 				KUNIT_EXPECT_EQ(test, lru->lruvecs[memcg].lrugen.gen,
 						get_memcg_gen(seq));
 				KUNIT_EXPECT_EQ(test, lru->lruvecs[memcg].lrugen.bin,
 						bin);
-				expect_at_tail(lru, memcg);
+				lru_test_expect_at_tail(lru, memcg);
 				memcg++;
 			}
 		}
@@ -708,70 +719,70 @@ static void online_resets_segment(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_add(lru, 0, model_old(lru), LRU_TEST_BIN, MEMCG_LRU_TAIL, false);
-	do_add(lru, 1, model_old(lru), LRU_TEST_BIN, 0, false);
-	do_release(lru, 0);
-	do_online(lru, 0, LRU_TEST_BIN);
+	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, MEMCG_LRU_TAIL, false);
+	lru_test_add(lru, 1, lru_test_old(lru), LRU_TEST_BIN, 0, false);
+	lru_test_release(lru, 0);
+	lru_test_online(lru, 0, LRU_TEST_BIN);
 	KUNIT_EXPECT_EQ(test, lru->lruvecs[0].lrugen.seg, 0);
 }
 
-static void rotate_tail(struct lru_test *lru)
+static void lru_test_rotate_tail(struct lru_test *lru)
 {
 	unsigned long seq = lru->model.seq;
 	int gen = lru->lruvecs[0].lrugen.gen;
 
-	do_rotate(lru, 0, MEMCG_LRU_TAIL);
-	expect_place(lru, 0, gen, MEMCG_LRU_TAIL);
-	expect_at_tail(lru, 0);
+	lru_test_rotate(lru, 0, MEMCG_LRU_TAIL);
+	lru_test_expect_place(lru, 0, gen, MEMCG_LRU_TAIL);
+	lru_test_expect_at_tail(lru, 0);
 	KUNIT_EXPECT_EQ(lru->test, lru->pgdat->memcg_lru.seq, seq);
 }
 
 static void tail_rotation_moves_to_tail_of_same_generation(struct kunit *test)
 {
-	in_each_setting(test, rotate_tail);
+	lru_test_in_each_setting(test, lru_test_rotate_tail);
 }
 
-static void rotate_old(struct lru_test *lru)
+static void lru_test_rotate_old(struct lru_test *lru)
 {
 	unsigned long seq = lru->model.seq;
 
-	do_rotate(lru, 0, MEMCG_LRU_OLD);
-	expect_place(lru, 0, get_memcg_gen(seq), 0);
-	expect_at_head(lru, 0);
+	lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
+	lru_test_expect_place(lru, 0, get_memcg_gen(seq), 0);
+	lru_test_expect_at_head(lru, 0);
 	KUNIT_EXPECT_EQ(lru->test, lru->pgdat->memcg_lru.seq, seq);
 }
 
 static void old_rotation_moves_to_head_of_old_generation(struct kunit *test)
 {
-	in_each_setting(test, rotate_old);
+	lru_test_in_each_setting(test, lru_test_rotate_old);
 }
 
-static void rotate_young(struct lru_test *lru)
+static void lru_test_rotate_young(struct lru_test *lru)
 {
-	bool redundant = is_redundant(lru, 0, MEMCG_LRU_YOUNG);
+	bool redundant = lru_test_is_redundant(lru, 0, MEMCG_LRU_YOUNG);
 	unsigned long seq = lru->model.seq;
 
-	do_rotate(lru, 0, MEMCG_LRU_YOUNG);
-	expect_place(lru, 0, get_memcg_gen(seq + 1), 0);
+	lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
+	lru_test_expect_place(lru, 0, get_memcg_gen(seq + 1), 0);
 	/* it can be anywhere in the bin if it is young already */
 	if (!redundant)
-		expect_at_tail(lru, 0);
+		lru_test_expect_at_tail(lru, 0);
 }
 
 static void young_rotation_moves_to_tail_of_young_generation(struct kunit *test)
 {
-	in_each_setting(test, rotate_young);
+	lru_test_in_each_setting(test, lru_test_rotate_young);
 }
 
-static void release(struct lru_test *lru)
+static void lru_test_take_off(struct lru_test *lru)
 {
-	do_release(lru, 0);
+	lru_test_release(lru, 0);
 	KUNIT_EXPECT_TRUE(lru->test, hlist_nulls_unhashed(lru_test_node(lru, 0)));
 }
 
 static void release_takes_off_any_place(struct kunit *test)
 {
-	in_each_setting(test, release);
+	lru_test_in_each_setting(test, lru_test_take_off);
 }
 
 static void rotation_uses_every_bin(struct kunit *test)
@@ -784,15 +795,15 @@ static void rotation_uses_every_bin(struct kunit *test)
 		unsigned long bins = 0;
 
 		lru_test_reset(lru, 0);
-		do_online(lru, 0, LRU_TEST_BIN);
+		lru_test_online(lru, 0, LRU_TEST_BIN);
 
 		/* to miss one of 8 bins 1000 times has a chance of 1e-57 */
 		for (i = 0; i < 1000; i++) {
-			do_rotate(lru, 0, ops[op]);
+			lru_test_rotate(lru, 0, ops[op]);
 			bins |= BIT(lru->lruvecs[0].lrugen.bin);
 		}
 		KUNIT_EXPECT_EQ_MSG(test, bins, BIT(MEMCG_NR_BINS) - 1, "%s",
-				    rotation_name(ops[op]));
+				    lru_test_op_name(ops[op]));
 	}
 }
 
@@ -803,11 +814,11 @@ static void last_rotation_out_of_old_generation_advances_seq(struct kunit *test)
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		lru_test_reset(lru, seq);
-		do_online(lru, 0, 0);
-		do_online(lru, 1, 1);
-		do_rotate(lru, 0, MEMCG_LRU_YOUNG);
+		lru_test_online(lru, 0, 0);
+		lru_test_online(lru, 1, 1);
+		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
-		do_rotate(lru, 1, MEMCG_LRU_YOUNG);
+		lru_test_rotate(lru, 1, MEMCG_LRU_YOUNG);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq + 1);
 	}
 }
@@ -819,9 +830,9 @@ static void rotation_of_only_memcg_in_old_generation_keeps_seq(struct kunit *tes
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		lru_test_reset(lru, seq);
-		do_online(lru, 0, LRU_TEST_BIN);
-		do_rotate(lru, 0, MEMCG_LRU_TAIL);
-		do_rotate(lru, 0, MEMCG_LRU_OLD);
+		lru_test_online(lru, 0, LRU_TEST_BIN);
+		lru_test_rotate(lru, 0, MEMCG_LRU_TAIL);
+		lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
 }
@@ -833,10 +844,10 @@ static void rotation_emptying_young_generation_keeps_seq(struct kunit *test)
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		lru_test_reset(lru, seq);
-		do_online(lru, 0, LRU_TEST_BIN);
-		do_online(lru, 1, LRU_TEST_BIN);
-		do_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		do_rotate(lru, 0, MEMCG_LRU_OLD);
+		lru_test_online(lru, 0, LRU_TEST_BIN);
+		lru_test_online(lru, 1, LRU_TEST_BIN);
+		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
+		lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
 }
@@ -848,13 +859,13 @@ static void release_of_last_old_memcg_advances_seq(struct kunit *test)
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		lru_test_reset(lru, seq);
-		do_online(lru, 0, 0);
-		do_online(lru, 1, 1);
-		do_online(lru, 2, 2);
-		do_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		do_release(lru, 1);
+		lru_test_online(lru, 0, 0);
+		lru_test_online(lru, 1, 1);
+		lru_test_online(lru, 2, 2);
+		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
+		lru_test_release(lru, 1);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
-		do_release(lru, 2);
+		lru_test_release(lru, 2);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq + 1);
 	}
 }
@@ -866,10 +877,10 @@ static void release_of_last_young_memcg_keeps_seq(struct kunit *test)
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		lru_test_reset(lru, seq);
-		do_online(lru, 0, 0);
-		do_online(lru, 1, 1);
-		do_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		do_release(lru, 0);
+		lru_test_online(lru, 0, 0);
+		lru_test_online(lru, 1, 1);
+		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
+		lru_test_release(lru, 0);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
 }
@@ -879,10 +890,10 @@ static void second_release_changes_nothing(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_online(lru, 0, LRU_TEST_BIN);
-	do_online(lru, 1, LRU_TEST_BIN);
-	do_release(lru, 0);
-	do_release(lru, 0);
+	lru_test_online(lru, 0, LRU_TEST_BIN);
+	lru_test_online(lru, 1, LRU_TEST_BIN);
+	lru_test_release(lru, 0);
+	lru_test_release(lru, 0);
 	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
 
@@ -890,7 +901,7 @@ static void release_of_never_onlined_memcg_changes_nothing(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	do_release(lru, 0);
+	lru_test_release(lru, 0);
 	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
 
@@ -899,16 +910,16 @@ static void release_of_never_onlined_memcg_changes_nothing(struct kunit *test)
  * that the numbering has a seam where seq wraps around. It takes centuries to
  * get there, and this starts only somewhat below.
  */
-static const unsigned long roll_over_starts[] = {
+static const unsigned long lru_roll_overs[] = {
 	0, 1, 2, 1000000, ULONG_MAX - 100
 };
 
-static void roll_over_desc(const unsigned long *seq, char *desc)
+static void lru_roll_over_desc(const unsigned long *seq, char *desc)
 {
 	snprintf(desc, KUNIT_PARAM_DESC_SIZE, "from %lu", *seq);
 }
 
-KUNIT_ARRAY_PARAM(roll_over, roll_over_starts, roll_over_desc);
+KUNIT_ARRAY_PARAM(lru_roll_over, lru_roll_overs, lru_roll_over_desc);
 
 static void young_generation_becomes_old_in_turn(struct kunit *test)
 {
@@ -919,14 +930,14 @@ static void young_generation_becomes_old_in_turn(struct kunit *test)
 
 	lru_test_reset(lru, *start);
 	for (i = 0; i < 10; i++)
-		do_online(lru, i, i % MEMCG_NR_BINS);
+		lru_test_online(lru, i, i % MEMCG_NR_BINS);
 
 	for (seq = *start; seq < *start + 3 * MEMCG_NR_GENS; seq++) {
 		for (i = 0; i < 10; i++) {
 			KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 			KUNIT_EXPECT_EQ(test, lru->lruvecs[i].lrugen.gen,
 					get_memcg_gen(seq));
-			do_rotate(lru, i, MEMCG_LRU_YOUNG);
+			lru_test_rotate(lru, i, MEMCG_LRU_YOUNG);
 		}
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq + 1);
 	}
@@ -936,21 +947,21 @@ static void young_generation_becomes_old_in_turn(struct kunit *test)
  * For the skip rule. The memcg under test is in the middle of its bin, so that
  * no rotation can leave it between the same neighbours.
  */
-static void enter_skip_state(struct lru_test *lru, unsigned long seq,
-			     int gen, int seg)
+static void lru_test_enter_skip_state(struct lru_test *lru, unsigned long seq,
+				      int gen, int seg)
 {
 	int memcg = 1;
 
 	lru_test_reset(lru, seq);
 	/* keeps seq as it is */
-	fill_bin(lru, &memcg, 2, get_memcg_gen(seq), LRU_TEST_BIN + 1);
-	fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
-	do_add(lru, 0, gen, LRU_TEST_BIN, seg, false);
-	fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
+	lru_test_fill_bin(lru, &memcg, 2, get_memcg_gen(seq), LRU_TEST_BIN + 1);
+	lru_test_fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
+	lru_test_add(lru, 0, gen, LRU_TEST_BIN, seg, false);
+	lru_test_fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
 }
 
-static bool has_moved(struct lru_test *lru, struct hlist_nulls_node *next,
-		      struct hlist_nulls_node **pprev)
+static bool lru_test_has_moved(struct lru_test *lru, struct hlist_nulls_node *next,
+			       struct hlist_nulls_node **pprev)
 {
 	struct hlist_nulls_node *node = lru_test_node(lru, 0);
 
@@ -965,12 +976,12 @@ static void young_rotation_of_young_default_changes_nothing(struct kunit *test)
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		struct hlist_nulls_node *next, **pprev;
 
-		enter_skip_state(lru, seq, get_memcg_gen(seq + 1), 0);
+		lru_test_enter_skip_state(lru, seq, get_memcg_gen(seq + 1), 0);
 		next = lru_test_node(lru, 0)->next;
 		pprev = lru_test_node(lru, 0)->pprev;
 
-		do_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		KUNIT_EXPECT_FALSE(test, has_moved(lru, next, pprev));
+		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
+		KUNIT_EXPECT_FALSE(test, lru_test_has_moved(lru, next, pprev));
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
 }
@@ -993,17 +1004,17 @@ static void no_other_rotation_is_skipped(struct kunit *test)
 				for (op = 0; op < ARRAY_SIZE(ops); op++) {
 					struct hlist_nulls_node *next, **pprev;
 
-					enter_skip_state(lru, seq, gen, segs[seg]);
-					if (is_redundant(lru, 0, ops[op]))
+					lru_test_enter_skip_state(lru, seq, gen, segs[seg]);
+					if (lru_test_is_redundant(lru, 0, ops[op]))
 						continue;
 					next = lru_test_node(lru, 0)->next;
 					pprev = lru_test_node(lru, 0)->pprev;
 
-					do_rotate(lru, 0, ops[op]);
+					lru_test_rotate(lru, 0, ops[op]);
 					KUNIT_EXPECT_TRUE_MSG(test,
-							      has_moved(lru, next, pprev),
+							      lru_test_has_moved(lru, next, pprev),
 							      "%s, seq %lu, gen %d, seg %d",
-							      rotation_name(ops[op]), seq,
+							      lru_test_op_name(ops[op]), seq,
 							      gen, segs[seg]);
 				}
 			}
@@ -1015,7 +1026,7 @@ static void no_other_rotation_is_skipped(struct kunit *test)
  * Binds the case to its CPU, and returns another one. The thread is the case's
  * own, so there is nothing to restore.
  */
-static int other_cpu(struct kunit *test)
+static int lru_test_other_cpu(struct kunit *test)
 {
 	int cpu = raw_smp_processor_id();
 
@@ -1033,7 +1044,7 @@ struct lru_rotator {
 	bool done;
 };
 
-static int rotator(void *data)
+static int lru_test_rotator(void *data)
 {
 	struct lru_rotator *rotator = data;
 
@@ -1061,16 +1072,16 @@ static void young_rotation_of_young_default_takes_no_lock(struct kunit *test)
 	struct task_struct *task;
 	bool ready, done;
 	u64 deadline;
-	int cpu = other_cpu(test);
+	int cpu = lru_test_other_cpu(test);
 
-	enter_skip_state(lru, 0, get_memcg_gen(1), 0);
+	lru_test_enter_skip_state(lru, 0, get_memcg_gen(1), 0);
 
 	rot = kunit_kzalloc(test, sizeof(*rot), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, rot);
 	rot->lruvec = &lru->lruvecs[0];
 	init_completion(&rot->ready);
 
-	task = kthread_create_on_cpu(rotator, rot, cpu, "lru_rotator/%u");
+	task = kthread_create_on_cpu(lru_test_rotator, rot, cpu, "lru_rotator/%u");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
 	/* it may have ended by the time that it is stopped */
 	get_task_struct(task);
@@ -1081,7 +1092,7 @@ static void young_rotation_of_young_default_takes_no_lock(struct kunit *test)
 	spin_lock(lock);
 	/* after the lock has been taken */
 	smp_store_release(&rot->go, true);
-	deadline = ktime_get_mono_fast_ns() + 5 * NSEC_PER_SEC;
+	deadline = ktime_get_mono_fast_ns() + NSEC_PER_SEC;
 	do {
 		/* before anything is looked at */
 		done = smp_load_acquire(&rot->done);
@@ -1099,7 +1110,7 @@ static void young_rotation_of_young_default_takes_no_lock(struct kunit *test)
  * Where a reader ends that stands on @memcg while the node leaves the bin, or
  * moves. Its own place is all that a reader has.
  */
-static unsigned long walk_on_from(struct lru_test *lru, int memcg)
+static unsigned long lru_test_walk_on_from(struct lru_test *lru, int memcg)
 {
 	struct hlist_nulls_node *pos = lru_test_node(lru, memcg);
 	int steps = 0;
@@ -1122,10 +1133,10 @@ static void reader_strays_to_young_generation_with_nulls(struct kunit *test)
 		int memcg = 0;
 
 		lru_test_reset(lru, seq);
-		fill_bin(lru, &memcg, 3, get_memcg_gen(seq), LRU_TEST_BIN);
-		KUNIT_EXPECT_EQ(test, walk_on_from(lru, 1), get_memcg_gen(seq));
-		do_rotate(lru, 1, MEMCG_LRU_YOUNG);
-		KUNIT_EXPECT_EQ(test, walk_on_from(lru, 1), get_memcg_gen(seq + 1));
+		lru_test_fill_bin(lru, &memcg, 3, get_memcg_gen(seq), LRU_TEST_BIN);
+		KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), get_memcg_gen(seq));
+		lru_test_rotate(lru, 1, MEMCG_LRU_YOUNG);
+		KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), get_memcg_gen(seq + 1));
 	}
 }
 
@@ -1138,10 +1149,10 @@ static void reader_strays_to_old_generation_with_nulls(struct kunit *test)
 		int memcg = 0;
 
 		lru_test_reset(lru, seq);
-		fill_bin(lru, &memcg, 3, get_memcg_gen(seq + 1), LRU_TEST_BIN);
-		fill_bin(lru, &memcg, 1, get_memcg_gen(seq), LRU_TEST_BIN);
-		do_rotate(lru, 1, MEMCG_LRU_OLD);
-		KUNIT_EXPECT_EQ(test, walk_on_from(lru, 1), get_memcg_gen(seq));
+		lru_test_fill_bin(lru, &memcg, 3, get_memcg_gen(seq + 1), LRU_TEST_BIN);
+		lru_test_fill_bin(lru, &memcg, 1, get_memcg_gen(seq), LRU_TEST_BIN);
+		lru_test_rotate(lru, 1, MEMCG_LRU_OLD);
+		KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), get_memcg_gen(seq));
 	}
 }
 
@@ -1154,9 +1165,9 @@ static void reader_stays_in_generation_over_tail_rotation(struct kunit *test)
 		int memcg = 0;
 
 		lru_test_reset(lru, seq);
-		fill_bin(lru, &memcg, 3, get_memcg_gen(seq), LRU_TEST_BIN);
-		do_rotate(lru, 1, MEMCG_LRU_TAIL);
-		KUNIT_EXPECT_EQ(test, walk_on_from(lru, 1), get_memcg_gen(seq));
+		lru_test_fill_bin(lru, &memcg, 3, get_memcg_gen(seq), LRU_TEST_BIN);
+		lru_test_rotate(lru, 1, MEMCG_LRU_TAIL);
+		KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), get_memcg_gen(seq));
 	}
 }
 
@@ -1166,12 +1177,17 @@ static void reader_goes_on_from_released_memcg(struct kunit *test)
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
-	fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	do_release(lru, 1);
+	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
+	lru_test_release(lru, 1);
 	KUNIT_EXPECT_PTR_EQ(test, lru_test_node(lru, 1)->next, lru_test_node(lru, 2));
-	KUNIT_EXPECT_EQ(test, walk_on_from(lru, 1), 0);
+	KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), 0);
 }
 
+/*
+ * A seed makes for the same operations on the same memcgs in every run. The bins
+ * that rotations draw are not seeded (get_random_u32_below()), so what a bin has
+ * in it differs from run to run.
+ */
 #define LRU_RANDOM_STEPS	20000
 /* steps of one kind before the other kind has its turn */
 #define LRU_RANDOM_PERIOD	256
@@ -1195,68 +1211,68 @@ static void lru_random_desc(const struct lru_random *random, char *desc)
 KUNIT_ARRAY_PARAM(lru_random, lru_randoms, lru_random_desc);
 
 /* Takes a memcg out and puts it anywhere in the two generations. */
-static void random_move(struct lru_test *lru, struct rnd_state *rnd, int memcg)
+static void lru_test_random_move(struct lru_test *lru, struct rnd_state *rnd, int memcg)
 {
 	u32 random = prandom_u32_state(rnd);
-	int gen = random & 1 ? model_old(lru) : model_young(lru);
+	int gen = random & 1 ? lru_test_old(lru) : lru_test_young(lru);
 	int seg = random & 2 ? MEMCG_LRU_TAIL : 0;
 
-	do_del(lru, memcg);
+	lru_test_del(lru, memcg);
 	/* memcgs are never in the young generation alone */
-	if (!model_nr(lru, model_old(lru)))
-		gen = model_old(lru);
-	do_add(lru, memcg, gen, get_memcg_bin(random >> 8), seg, random & 4);
+	if (!lru_test_nr(lru, lru_test_old(lru)))
+		gen = lru_test_old(lru);
+	lru_test_add(lru, memcg, gen, get_memcg_bin(random >> 8), seg, random & 4);
 }
 
 /* As if on its way to the next generation: seldom back, never a new one. */
-static void random_step_onwards(struct lru_test *lru, struct rnd_state *rnd,
-				int memcg)
+static void lru_test_random_step_onwards(struct lru_test *lru, struct rnd_state *rnd,
+					 int memcg)
 {
 	if (!lru->model.memcgs[memcg].listed) {
-		do_release(lru, memcg);
+		lru_test_release(lru, memcg);
 		return;
 	}
 
 	switch (prandom_u32_state(rnd) % 32) {
 	case 0:
-		do_release(lru, memcg);
+		lru_test_release(lru, memcg);
 		break;
 	case 1 ... 7:
-		do_rotate(lru, memcg, MEMCG_LRU_TAIL);
+		lru_test_rotate(lru, memcg, MEMCG_LRU_TAIL);
 		break;
 	default:
-		do_rotate(lru, memcg, MEMCG_LRU_YOUNG);
+		lru_test_rotate(lru, memcg, MEMCG_LRU_YOUNG);
 		break;
 	}
 }
 
-static void random_step_any(struct lru_test *lru, struct rnd_state *rnd,
-			    int memcg)
+static void lru_test_random_step_any(struct lru_test *lru, struct rnd_state *rnd,
+				     int memcg)
 {
 	u32 random = prandom_u32_state(rnd);
 
 	if (!lru->model.memcgs[memcg].listed) {
-		do_online(lru, memcg, get_memcg_bin(random));
+		lru_test_online(lru, memcg, get_memcg_bin(random));
 		return;
 	}
 
 	switch (random % 8) {
 	case 0:
-		do_release(lru, memcg);
+		lru_test_release(lru, memcg);
 		break;
 	case 1:
 	case 2:
-		random_move(lru, rnd, memcg);
+		lru_test_random_move(lru, rnd, memcg);
 		break;
 	case 3:
-		do_rotate(lru, memcg, MEMCG_LRU_OLD);
+		lru_test_rotate(lru, memcg, MEMCG_LRU_OLD);
 		break;
 	case 4:
 	case 5:
-		do_rotate(lru, memcg, MEMCG_LRU_TAIL);
+		lru_test_rotate(lru, memcg, MEMCG_LRU_TAIL);
 		break;
 	default:
-		do_rotate(lru, memcg, MEMCG_LRU_YOUNG);
+		lru_test_rotate(lru, memcg, MEMCG_LRU_YOUNG);
 		break;
 	}
 }
@@ -1273,9 +1289,9 @@ static void random_operations_match_model(struct kunit *test)
 		int memcg = prandom_u32_state(&rnd) % random->nr_memcgs;
 
 		if (lru->step / LRU_RANDOM_PERIOD % 2)
-			random_step_onwards(lru, &rnd, memcg);
+			lru_test_random_step_onwards(lru, &rnd, memcg);
 		else
-			random_step_any(lru, &rnd, memcg);
+			lru_test_random_step_any(lru, &rnd, memcg);
 		cond_resched();
 	}
 
@@ -1318,23 +1334,30 @@ struct lru_race {
 	unsigned long endless;
 };
 
-static void race_count(unsigned long *counter)
+static void lru_test_count(unsigned long *counter)
 {
 	WRITE_ONCE(*counter, *counter + 1);
 }
 
 /* To be asked when something has been seen that @phase does not allow. */
-static bool phase_is_over(struct lru_race *race, unsigned long phase)
+static bool lru_test_phase_is_over(struct lru_race *race, unsigned long phase)
 {
-	/* pairs with the barrier in set_phase() */
+	/* pairs with smp_wmb() in lru_test_set_phase() */
 	smp_rmb();
 	return READ_ONCE(race->phase) != phase;
 }
 
-static void set_phase(struct lru_race *race, unsigned long phase)
+static void lru_test_set_phase(struct lru_race *race, unsigned long phase)
 {
-	WRITE_ONCE(race->phase, phase);
-	/* who sees a move of this phase sees the phase: phase_is_over() */
+	/*
+	 * Who sees the phase sees all moves of those before: pairs with
+	 * smp_load_acquire() in lru_test_read_all_bins().
+	 */
+	smp_store_release(&race->phase, phase);
+	/*
+	 * Who sees a move of this phase sees the phase: pairs with smp_rmb() in
+	 * lru_test_phase_is_over().
+	 */
 	smp_wmb();
 }
 
@@ -1343,7 +1366,7 @@ static void set_phase(struct lru_race *race, unsigned long phase)
  * stays for the rest of it. So it must have been told where it is before. (Its
  * bin is none of a reader's business.)
  */
-static void read_young_bin(struct lru_race *race, unsigned long phase, int bin)
+static void lru_test_read_young_bin(struct lru_race *race, unsigned long phase, int bin)
 {
 	struct lru_gen_memcg *memcg_lru = &race->lru->pgdat->memcg_lru;
 	int gen = get_memcg_gen(phase + 1);
@@ -1356,26 +1379,26 @@ static void read_young_bin(struct lru_race *race, unsigned long phase, int bin)
 		int seg = READ_ONCE(lrugen->seg);
 
 		if (found != gen || seg) {
-			if (!phase_is_over(race, phase))
-				race_count(found != gen ? &race->bad_gen : &race->bad_seg);
+			if (!lru_test_phase_is_over(race, phase))
+				lru_test_count(found != gen ? &race->bad_gen : &race->bad_seg);
 			return;
 		}
 		if (++steps > LRU_RACE_MEMCGS) {
-			if (!phase_is_over(race, phase))
-				race_count(&race->endless);
+			if (!lru_test_phase_is_over(race, phase))
+				lru_test_count(&race->endless);
 			return;
 		}
 	}
 
-	if (get_nulls_value(pos) != gen && !phase_is_over(race, phase))
-		race_count(&race->bad_nulls);
+	if (get_nulls_value(pos) != gen && !lru_test_phase_is_over(race, phase))
+		lru_test_count(&race->bad_nulls);
 }
 
 /*
  * A reader of the old generation may be carried along to the young one. Its
  * walk ends nevertheless, and the nulls value says where.
  */
-static void read_old_bin(struct lru_race *race, unsigned long phase, int bin)
+static void lru_test_read_old_bin(struct lru_race *race, unsigned long phase, int bin)
 {
 	struct lru_gen_memcg *memcg_lru = &race->lru->pgdat->memcg_lru;
 	int gen = get_memcg_gen(phase);
@@ -1388,27 +1411,27 @@ static void read_old_bin(struct lru_race *race, unsigned long phase, int bin)
 		int found = READ_ONCE(lrugen->gen);
 
 		if (found != gen && found != young) {
-			if (!phase_is_over(race, phase))
-				race_count(&race->bad_gen);
+			if (!lru_test_phase_is_over(race, phase))
+				lru_test_count(&race->bad_gen);
 			return;
 		}
 		/* each memcg at most once at each of its three places */
 		if (++steps > 3 * LRU_RACE_MEMCGS) {
-			if (!phase_is_over(race, phase))
-				race_count(&race->endless);
+			if (!lru_test_phase_is_over(race, phase))
+				lru_test_count(&race->endless);
 			return;
 		}
 	}
 
 	if (get_nulls_value(pos) == young)
-		race_count(&race->strays);
-	else if (get_nulls_value(pos) != gen && !phase_is_over(race, phase))
-		race_count(&race->bad_nulls);
+		lru_test_count(&race->strays);
+	else if (get_nulls_value(pos) != gen && !lru_test_phase_is_over(race, phase))
+		lru_test_count(&race->bad_nulls);
 }
 
-static void read_all_bins(struct lru_race *race,
-			  void (*read_bin)(struct lru_race *race,
-					   unsigned long phase, int bin))
+static void lru_test_read_all_bins(struct lru_race *race,
+				   void (*read_bin)(struct lru_race *race,
+						    unsigned long phase, int bin))
 {
 	int bin;
 
@@ -1416,37 +1439,40 @@ static void read_all_bins(struct lru_race *race,
 		unsigned long rotations = READ_ONCE(race->rotations);
 
 		rcu_read_lock();
-		/* all moves of the phases before are seen from here on */
+		/*
+		 * All moves of the phases before are seen from here on: pairs
+		 * with smp_store_release() in lru_test_set_phase().
+		 */
 		read_bin(race, smp_load_acquire(&race->phase), bin);
 		rcu_read_unlock();
 
 		if (READ_ONCE(race->rotations) != rotations)
-			race_count(&race->raced);
+			lru_test_count(&race->raced);
 	}
 
-	race_count(&race->walks);
+	lru_test_count(&race->walks);
 	if (race->walks == 1)
 		complete(&race->first_walk);
 	cond_resched();
 }
 
-static int young_reader(void *data)
+static int lru_test_young_reader(void *data)
 {
 	while (!kthread_should_stop())
-		read_all_bins(data, read_young_bin);
+		lru_test_read_all_bins(data, lru_test_read_young_bin);
 
 	return 0;
 }
 
-static int old_reader(void *data)
+static int lru_test_old_reader(void *data)
 {
 	while (!kthread_should_stop())
-		read_all_bins(data, read_old_bin);
+		lru_test_read_all_bins(data, lru_test_read_old_bin);
 
 	return 0;
 }
 
-static void race_rotate(struct lru_race *race)
+static void lru_test_race_rotate(struct lru_race *race)
 {
 	unsigned long deadline = jiffies + LRU_RACE_SECONDS * HZ;
 	struct lru_test *lru = race->lru;
@@ -1455,22 +1481,22 @@ static void race_rotate(struct lru_race *race)
 	while (race->rotations < LRU_RACE_ROTATIONS ||
 	       (READ_ONCE(race->raced) < LRU_RACE_ENOUGH &&
 		time_before(jiffies, deadline))) {
-		set_phase(race, lru->pgdat->memcg_lru.seq);
+		lru_test_set_phase(race, lru->pgdat->memcg_lru.seq);
 		for (i = 0; i < LRU_RACE_MEMCGS; i++) {
 			lru_gen_rotate_memcg(&lru->lruvecs[i], MEMCG_LRU_TAIL);
-			race_count(&race->rotations);
+			lru_test_count(&race->rotations);
 			lru_gen_rotate_memcg(&lru->lruvecs[i], MEMCG_LRU_YOUNG);
-			race_count(&race->rotations);
+			lru_test_count(&race->rotations);
 		}
 		cond_resched();
 	}
 }
 
-static void race_with(struct kunit *test, int (*reader)(void *data))
+static void lru_test_race_with(struct kunit *test, int (*reader)(void *data))
 {
 	struct lru_test *lru = test->priv;
 	struct lru_race *race;
-	int cpu = other_cpu(test);
+	int cpu = lru_test_other_cpu(test);
 	bool started;
 	int i;
 
@@ -1480,14 +1506,14 @@ static void race_with(struct kunit *test, int (*reader)(void *data))
 	init_completion(&race->first_walk);
 
 	for (i = 0; i < LRU_RACE_MEMCGS; i++)
-		do_online(lru, i, i % MEMCG_NR_BINS);
+		lru_test_online(lru, i, i % MEMCG_NR_BINS);
 
 	race->reader = kthread_run_on_cpu(reader, race, cpu, "lru_reader/%u");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(race->reader));
 	/* nothing may end the case before the reader has been stopped */
 	started = wait_for_completion_timeout(&race->first_walk,
 					      LRU_TEST_SECONDS * HZ);
-	race_rotate(race);
+	lru_test_race_rotate(race);
 	kthread_stop(race->reader);
 
 	kunit_info(test, "%lu rotations, %lu walks of all bins, %lu bins raced, %lu strays\n",
@@ -1501,17 +1527,17 @@ static void race_with(struct kunit *test, int (*reader)(void *data))
 	KUNIT_EXPECT_EQ(test, race->endless, 0);
 
 	lru_test_step(lru, "race", -1);
-	check_invariants(lru);
+	lru_test_check_invariants(lru);
 }
 
 static void reader_finds_place_recorded_before_link(struct kunit *test)
 {
-	race_with(test, young_reader);
+	lru_test_race_with(test, lru_test_young_reader);
 }
 
 static void stray_reader_ends_with_nulls_of_either_generation(struct kunit *test)
 {
-	race_with(test, old_reader);
+	lru_test_race_with(test, lru_test_old_reader);
 }
 
 static struct kunit_case memcg_lru_test_cases[] = {
@@ -1545,7 +1571,7 @@ static struct kunit_case memcg_lru_test_cases[] = {
 	KUNIT_CASE(second_release_changes_nothing),
 	KUNIT_CASE(release_of_never_onlined_memcg_changes_nothing),
 	KUNIT_CASE_PARAM(young_generation_becomes_old_in_turn,
-			 roll_over_gen_params),
+			 lru_roll_over_gen_params),
 	KUNIT_CASE(young_rotation_of_young_default_changes_nothing),
 	KUNIT_CASE(no_other_rotation_is_skipped),
 	KUNIT_CASE(young_rotation_of_young_default_takes_no_lock),
@@ -1580,7 +1606,7 @@ struct lru_cost_test {
 	u64 samples[LRU_COST_SAMPLES];
 };
 
-static struct lru_cost_test *cost_prepare(struct kunit *test, int nr_lruvecs)
+static struct lru_cost_test *lru_test_cost_prepare(struct kunit *test, int nr_lruvecs)
 {
 	struct lru_cost_test *cost = lru_test_alloc(test, 1, sizeof(*cost));
 	int i;
@@ -1589,9 +1615,12 @@ static struct lru_cost_test *cost_prepare(struct kunit *test, int nr_lruvecs)
 	lru_gen_init_pgdat(cost->pgdat);
 	lockdep_set_class(&cost->pgdat->memcg_lru.lock, &lru_test_lock_key);
 
-	/* about 2 KB each: a test machine may not have as much to spare */
+	/*
+	 * About 2 KB each. A test machine that has not as much to spare is to
+	 * skip the case, and not to kill anything for it.
+	 */
 	cost->lruvecs = kvcalloc(nr_lruvecs, sizeof(*cost->lruvecs),
-				 GFP_KERNEL | __GFP_NOWARN);
+				 GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY);
 	if (!cost->lruvecs)
 		kunit_skip(test, "not enough memory for %d lruvecs", nr_lruvecs);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, lru_test_kvfree,
@@ -1604,20 +1633,20 @@ static struct lru_cost_test *cost_prepare(struct kunit *test, int nr_lruvecs)
 	return cost;
 }
 
-static int cost_cmp(const void *a, const void *b)
+static int lru_test_cost_cmp(const void *a, const void *b)
 {
 	const u64 *x = a, *y = b;
 
 	return *x < *y ? -1 : *x > *y;
 }
 
-static u64 cost_median(struct lru_cost_test *cost)
+static u64 lru_test_cost_median(struct lru_cost_test *cost)
 {
-	sort(cost->samples, LRU_COST_SAMPLES, sizeof(u64), cost_cmp, NULL);
+	sort(cost->samples, LRU_COST_SAMPLES, sizeof(u64), lru_test_cost_cmp, NULL);
 	return cost->samples[LRU_COST_SAMPLES / 2];
 }
 
-static u64 cost_max(struct lru_cost_test *cost)
+static u64 lru_test_cost_max(struct lru_cost_test *cost)
 {
 	u64 max = 0;
 	int i;
@@ -1628,7 +1657,7 @@ static u64 cost_max(struct lru_cost_test *cost)
 }
 
 /* No interrupt within a sample, where locks allow that. */
-static cycles_t cost_begin(unsigned long *flags)
+static cycles_t lru_test_cost_begin(unsigned long *flags)
 {
 	*flags = 0;
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -1636,7 +1665,7 @@ static cycles_t cost_begin(unsigned long *flags)
 	return get_cycles();
 }
 
-static u64 cost_end(cycles_t start, unsigned long flags)
+static u64 lru_test_cost_end(cycles_t start, unsigned long flags)
 {
 	cycles_t end = get_cycles();
 
@@ -1645,14 +1674,14 @@ static u64 cost_end(cycles_t start, unsigned long flags)
 	return end - start;
 }
 
-static void append_in_old_way(struct lruvec *lruvec, int gen, int bin)
+static void lru_test_append_in_old_way(struct lruvec *lruvec, int gen, int bin)
 {
 	hlist_nulls_add_tail_rcu(&lruvec->lrugen.list,
 				 &lruvec_pgdat(lruvec)->memcg_lru.fifo[gen][bin]);
 }
 
 /* One memcg more in a bin of @nr, over and over. */
-static void append_cost_at(struct kunit *test, struct lru_cost_test *cost, int nr)
+static void lru_test_append_cost_at(struct kunit *test, struct lru_cost_test *cost, int nr)
 {
 	struct lruvec *lruvec = &cost->lruvecs[nr];
 	spinlock_t *lock = &cost->pgdat->memcg_lru.lock;
@@ -1662,32 +1691,32 @@ static void append_cost_at(struct kunit *test, struct lru_cost_test *cost, int n
 	int i;
 
 	for (i = 0; i < LRU_COST_SAMPLES; i++) {
-		start = cost_begin(&flags);
-		cost->samples[i] = cost_end(start, flags);
+		start = lru_test_cost_begin(&flags);
+		cost->samples[i] = lru_test_cost_end(start, flags);
 	}
-	none = cost_median(cost);
+	none = lru_test_cost_median(cost);
 
 	for (i = 0; i < LRU_COST_SAMPLES; i++) {
-		spin_lock_irq(lock);
-		start = cost_begin(&flags);
+		spin_lock(lock);
+		start = lru_test_cost_begin(&flags);
 		memcg_lru_add(lruvec, 0, LRU_TEST_BIN, 0, false);
-		cost->samples[i] = cost_end(start, flags);
+		cost->samples[i] = lru_test_cost_end(start, flags);
 		memcg_lru_del(lruvec);
-		spin_unlock_irq(lock);
+		spin_unlock(lock);
 	}
-	new = cost_median(cost) - none;
+	new = lru_test_cost_median(cost) - none;
 
 	/* the cached tail is right again once the memcg is gone */
 	for (i = 0; i < LRU_COST_SAMPLES; i++) {
-		spin_lock_irq(lock);
-		start = cost_begin(&flags);
-		append_in_old_way(lruvec, 0, LRU_TEST_BIN);
-		cost->samples[i] = cost_end(start, flags);
+		spin_lock(lock);
+		start = lru_test_cost_begin(&flags);
+		lru_test_append_in_old_way(lruvec, 0, LRU_TEST_BIN);
+		cost->samples[i] = lru_test_cost_end(start, flags);
 		hlist_nulls_del_init_rcu(&lruvec->lrugen.list);
-		spin_unlock_irq(lock);
+		spin_unlock(lock);
 		cond_resched();
 	}
-	old = cost_median(cost) - none;
+	old = lru_test_cost_median(cost) - none;
 
 	kunit_info(test, "append nodes=%d new=%llu old=%llu cycles\n", nr, new, old);
 }
@@ -1695,33 +1724,32 @@ static void append_cost_at(struct kunit *test, struct lru_cost_test *cost, int n
 static void append_cost(struct kunit *test)
 {
 	static const int sizes[] = { 10, 1000, 50000 };
-	struct lru_cost_test *cost = cost_prepare(test, 50001);
+	struct lru_cost_test *cost = lru_test_cost_prepare(test, 50001);
 	int i, nr = 0;
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		for (; nr < sizes[i]; nr++) {
-			spin_lock_irq(&cost->pgdat->memcg_lru.lock);
+			spin_lock(&cost->pgdat->memcg_lru.lock);
 			memcg_lru_add(&cost->lruvecs[nr], 0, LRU_TEST_BIN, 0, false);
-			spin_unlock_irq(&cost->pgdat->memcg_lru.lock);
+			spin_unlock(&cost->pgdat->memcg_lru.lock);
 			cond_resched();
 		}
-		append_cost_at(test, cost, nr);
+		lru_test_append_cost_at(test, cost, nr);
 	}
 }
 
-static void rotate_in_old_way(struct lruvec *lruvec)
+static void lru_test_rotate_in_old_way(struct lruvec *lruvec)
 {
 	int bin = get_random_u32_below(MEMCG_NR_BINS);
 	struct pglist_data *pgdat = lruvec_pgdat(lruvec);
-	unsigned long flags;
 
-	spin_lock_irqsave(&pgdat->memcg_lru.lock, flags);
+	spin_lock(&pgdat->memcg_lru.lock);
 	hlist_nulls_del_rcu(&lruvec->lrugen.list);
-	append_in_old_way(lruvec, 0, bin);
-	spin_unlock_irqrestore(&pgdat->memcg_lru.lock, flags);
+	lru_test_append_in_old_way(lruvec, 0, bin);
+	spin_unlock(&pgdat->memcg_lru.lock);
 }
 
-static void rotate_in_new_way(struct lruvec *lruvec)
+static void lru_test_rotate_in_new_way(struct lruvec *lruvec)
 {
 	lru_gen_rotate_memcg(lruvec, MEMCG_LRU_TAIL);
 }
@@ -1731,8 +1759,8 @@ static void rotate_in_new_way(struct lruvec *lruvec)
  * is not under the lock is the draw of a bin: of two calls in a row the shorter
  * one counts, as the other one may have had to make random numbers for many.
  */
-static void rotation_samples(struct lru_cost_test *cost,
-			     void (*rotate)(struct lruvec *lruvec))
+static void lru_test_rotation_samples(struct lru_cost_test *cost,
+				      void (*rotate)(struct lruvec *lruvec))
 {
 	unsigned long flags;
 	cycles_t start;
@@ -1744,18 +1772,18 @@ static void rotation_samples(struct lru_cost_test *cost,
 			struct lruvec *lruvec;
 
 			lruvec = &cost->lruvecs[(2 * i + call) % cost->nr_lruvecs];
-			start = cost_begin(&flags);
+			start = lru_test_cost_begin(&flags);
 			rotate(lruvec);
 			cost->samples[i] = min(cost->samples[i],
-					       cost_end(start, flags));
+					       lru_test_cost_end(start, flags));
 		}
 		cond_resched();
 	}
 }
 
-static void rotation_cost_with(struct kunit *test, int nr)
+static void lru_test_rotation_cost(struct kunit *test, int nr)
 {
-	struct lru_cost_test *cost = cost_prepare(test, nr);
+	struct lru_cost_test *cost = lru_test_cost_prepare(test, nr);
 	u64 new, new_max, old, old_max;
 	int i;
 
@@ -1764,14 +1792,14 @@ static void rotation_cost_with(struct kunit *test, int nr)
 		cond_resched();
 	}
 
-	rotation_samples(cost, rotate_in_new_way);
-	new_max = cost_max(cost);
-	new = cost_median(cost);
+	lru_test_rotation_samples(cost, lru_test_rotate_in_new_way);
+	new_max = lru_test_cost_max(cost);
+	new = lru_test_cost_median(cost);
 
 	/* last, since it leaves the cached tails behind */
-	rotation_samples(cost, rotate_in_old_way);
-	old_max = cost_max(cost);
-	old = cost_median(cost);
+	lru_test_rotation_samples(cost, lru_test_rotate_in_old_way);
+	old_max = lru_test_cost_max(cost);
+	old = lru_test_cost_median(cost);
 
 	kunit_info(test, "rotate memcgs=%d new=%llu max=%llu old=%llu max=%llu cycles\n",
 		   nr, new, new_max, old, old_max);
@@ -1779,17 +1807,17 @@ static void rotation_cost_with(struct kunit *test, int nr)
 
 static void rotation_cost_100_memcgs(struct kunit *test)
 {
-	rotation_cost_with(test, 100);
+	lru_test_rotation_cost(test, 100);
 }
 
 static void rotation_cost_10000_memcgs(struct kunit *test)
 {
-	rotation_cost_with(test, 10000);
+	lru_test_rotation_cost(test, 10000);
 }
 
 static void rotation_cost_50000_memcgs(struct kunit *test)
 {
-	rotation_cost_with(test, 50000);
+	lru_test_rotation_cost(test, 50000);
 }
 
 static struct kunit_case memcg_lru_cost_cases[] = {

@@ -796,8 +796,14 @@ static void run_storm(struct __test_metadata *_metadata,
 		_exit(0);
 	}
 
-	EXPECT_TRUE(wait_until(storm_is_enough(storm)))
-		TH_LOG("not all of the writers have made progress");
+	/* A slow machine gets a shorter storm, but no writer may be stuck */
+	deadline = now() + timeout / 4.0;
+	while (!storm_is_enough(storm) && nap(deadline))
+		;
+	for (i = 0; i < NR_WORKERS; i++) {
+		EXPECT_TRUE(wait_until(nr_done(&storm->w[i]) || storm->w[i].bad))
+			TH_LOG("writer %d has made no progress", i);
+	}
 	__atomic_store_n(&storm->stop, true, __ATOMIC_RELAXED);
 
 	deadline = now() + timeout;
@@ -1120,7 +1126,9 @@ TEST_F_TIMEOUT(memcg_lru, root_gives_what_was_asked, TEST_LIMIT)
 		ASSERT_EQ(0, reclaim_pages(self->env.root, asked));
 		got = had - resident_siblings(&self->env);
 		EXPECT_GE(asked + SWAP_CLUSTER_MAX + MIN_LRU_BATCH * nr_nodes, got);
-		EXPECT_TRUE(wait_until(pgsteal(self->env.root) - steal >= asked / 2));
+		EXPECT_TRUE(wait_until(pgsteal(self->env.root) - steal >= asked * 3 / 4))
+			TH_LOG("pgsteal %ld of %ld", pgsteal(self->env.root) - steal,
+			       asked);
 	}
 	ASSERT_EQ(0, drain(self->env.root));
 	EXPECT_EQ(0, resident_siblings(&self->env));
