@@ -19,6 +19,8 @@ unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_PREFIX
 unset GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_NOTES_REF GIT_PAGER PAGER
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$top/scripts/gitconfig
 export LC_ALL=C.UTF-8 TZ=UTC
+# The kernel's Python programs are run in the source trees, which stay as they are.
+export PYTHONDONTWRITEBYTECODE=1
 
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
@@ -73,14 +75,6 @@ record_state() {
 	mv "$BUILD/$1/composed.new" "$BUILD/$1/composed"
 }
 
-# tree_changes DIR: lists what in a work tree is in no commit. Debian's kernel
-# sources come with a .gitignore that hides every new file, so it is not asked;
-# kernels are built outside the tree and leave nothing there.
-tree_changes() {
-	git -C "$1" status --porcelain --untracked-files=no
-	git -C "$1" ls-files --others
-}
-
 # unsaved_work BASE: says what in build/BASE/patched is in no patch yet; prints
 # nothing when there is nothing to lose.
 unsaved_work() {
@@ -88,7 +82,7 @@ unsaved_work() {
 	[ -e "$tree" ] || return 0
 	if ! git -C "$tree" rev-parse -q --verify pristine >/dev/null 2>&1; then
 		echo "it is no git work tree of $BUILD/$1/base"
-	elif [ -n "$(tree_changes "$tree" | head -n 1)" ]; then
+	elif [ -n "$(git -C "$tree" status --porcelain | head -n 1)" ]; then
 		echo "it has uncommitted changes or untracked files"
 	elif [ -e "$BUILD/$1/composed" ]; then
 		[ "$(queue_state "$1" | sha256sum)" = "$(cat "$BUILD/$1/composed")" ] ||
