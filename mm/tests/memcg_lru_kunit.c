@@ -373,6 +373,10 @@ static void lru_test_release(struct lru_test *lru, int memcg)
 	lru_test_check(lru);
 }
 
+/* all operations, and all segments, that the base has */
+static const int lru_ops[] = { MEMCG_LRU_TAIL, MEMCG_LRU_OLD, MEMCG_LRU_YOUNG };
+static const int lru_segs[] = { 0, MEMCG_LRU_TAIL };
+
 static const char *lru_test_op_name(int op)
 {
 	switch (op) {
@@ -432,14 +436,14 @@ static void lru_test_fill_bin(struct lru_test *lru, int *memcg, int nr, int gen,
 struct lru_state {
 	const char *desc;
 	bool young;
-	bool tail;
+	int seg;
 };
 
 static const struct lru_state lru_states[] = {
-	{ "old generation, default segment", false, false },
-	{ "old generation, tail segment", false, true },
-	{ "young generation, default segment", true, false },
-	{ "young generation, tail segment", true, true },
+	{ "old generation, default segment", false, 0 },
+	{ "old generation, tail segment", false, MEMCG_LRU_TAIL },
+	{ "young generation, default segment", true, 0 },
+	{ "young generation, tail segment", true, MEMCG_LRU_TAIL },
 };
 
 KUNIT_ARRAY_PARAM_DESC(lru_states, lru_states, desc);
@@ -473,8 +477,7 @@ static void lru_test_enter_state(struct lru_test *lru, const struct lru_state *s
 	}
 
 	lru_test_fill_bin(lru, &memcg, before, gen, LRU_TEST_BIN);
-	lru_test_add(lru, 0, gen, LRU_TEST_BIN, state->tail ? MEMCG_LRU_TAIL : 0,
-		     false);
+	lru_test_add(lru, 0, gen, LRU_TEST_BIN, state->seg, false);
 	lru_test_fill_bin(lru, &memcg, behind, gen, LRU_TEST_BIN);
 }
 
@@ -787,11 +790,10 @@ static void release_takes_off_any_place(struct kunit *test)
 
 static void rotation_uses_every_bin(struct kunit *test)
 {
-	static const int ops[] = { MEMCG_LRU_TAIL, MEMCG_LRU_OLD, MEMCG_LRU_YOUNG };
 	struct lru_test *lru = test->priv;
 	int i, op;
 
-	for (op = 0; op < ARRAY_SIZE(ops); op++) {
+	for (op = 0; op < ARRAY_SIZE(lru_ops); op++) {
 		unsigned long bins = 0;
 
 		lru_test_reset(lru, 0);
@@ -799,11 +801,11 @@ static void rotation_uses_every_bin(struct kunit *test)
 
 		/* to miss one of 8 bins 1000 times has a chance of 1e-57 */
 		for (i = 0; i < 1000; i++) {
-			lru_test_rotate(lru, 0, ops[op]);
+			lru_test_rotate(lru, 0, lru_ops[op]);
 			bins |= BIT(lru->lruvecs[0].lrugen.bin);
 		}
 		KUNIT_EXPECT_EQ_MSG(test, bins, BIT(MEMCG_NR_BINS) - 1, "%s",
-				    lru_test_op_name(ops[op]));
+				    lru_test_op_name(lru_ops[op]));
 	}
 }
 
@@ -992,30 +994,28 @@ static void young_rotation_of_young_default_changes_nothing(struct kunit *test)
  */
 static void no_other_rotation_is_skipped(struct kunit *test)
 {
-	static const int segs[] = { 0, MEMCG_LRU_TAIL };
-	static const int ops[] = { MEMCG_LRU_TAIL, MEMCG_LRU_OLD, MEMCG_LRU_YOUNG };
 	struct lru_test *lru = test->priv;
 	unsigned long seq;
 	int gen, seg, op;
 
 	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
 		for (gen = 0; gen < MEMCG_NR_GENS; gen++) {
-			for (seg = 0; seg < ARRAY_SIZE(segs); seg++) {
-				for (op = 0; op < ARRAY_SIZE(ops); op++) {
+			for (seg = 0; seg < ARRAY_SIZE(lru_segs); seg++) {
+				for (op = 0; op < ARRAY_SIZE(lru_ops); op++) {
 					struct hlist_nulls_node *next, **pprev;
 
-					lru_test_enter_skip_state(lru, seq, gen, segs[seg]);
-					if (lru_test_is_redundant(lru, 0, ops[op]))
+					lru_test_enter_skip_state(lru, seq, gen, lru_segs[seg]);
+					if (lru_test_is_redundant(lru, 0, lru_ops[op]))
 						continue;
 					next = lru_test_node(lru, 0)->next;
 					pprev = lru_test_node(lru, 0)->pprev;
 
-					lru_test_rotate(lru, 0, ops[op]);
+					lru_test_rotate(lru, 0, lru_ops[op]);
 					KUNIT_EXPECT_TRUE_MSG(test,
 							      lru_test_has_moved(lru, next, pprev),
 							      "%s, seq %lu, gen %d, seg %d",
-							      lru_test_op_name(ops[op]), seq,
-							      gen, segs[seg]);
+							      lru_test_op_name(lru_ops[op]), seq,
+							      gen, lru_segs[seg]);
 				}
 			}
 		}
