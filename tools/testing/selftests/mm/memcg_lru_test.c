@@ -61,6 +61,9 @@
 #define BIG_PAGES	2048
 #define NR_CHURN	16
 
+/* enough for any file of a cgroup or of /proc that is read here */
+#define READ_SIZE	4096
+
 #define NR_ROOT_WRITERS	4
 #define NR_MEMCG_WRITERS 3
 
@@ -446,7 +449,7 @@ static const char *set_up(struct env *env)
 	const char *file = getenv("MEMCG_LRU_FILE");
 	long max_pages, small, big;
 	unsigned long caps;
-	char buf[BUF_SIZE];
+	char buf[READ_SIZE];
 	off_t size;
 
 	env->zram = -1;
@@ -1281,7 +1284,7 @@ static int open_socket(void)
 TEST_F_TIMEOUT(memcg_lru, dying_memcg_pinned_by_socket, TEST_LIMIT)
 {
 	enum { NR_PINNED = 16 };
-	char path[PATH_MAX], home[PATH_MAX], buf[BUF_SIZE];
+	char path[PATH_MAX], home[PATH_MAX], buf[READ_SIZE];
 	int socks[NR_PINNED];
 	char *mine;
 	long i;
