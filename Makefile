@@ -11,11 +11,11 @@ export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh check kernel kunit kselftest bench clean setup
+.PHONY: help demo test series refresh check kernel kunit kselftest bench bench-lru-add clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 	@echo "  BASE=$(BASE) ($$(cd bases && ls | sed 's/\.conf//' | paste -sd' ')), VARIANT=$(VARIANT) (base patched), CONFIG=$(CONFIG) ($$(cd configs && ls *.list | sed 's/\.list//' | paste -sd' '))"
 
 setup:
@@ -47,6 +47,9 @@ kselftest: setup	## the kselftests in a virtual machine
 
 bench: setup	## the full measurement: tables as text and JSON
 	@scripts/bench $(BASE)
+
+bench-lru-add: setup	## instructions and LRU locks per page, with and without dead folios
+	@scripts/bench-lru-add $(BASE)
 
 clean:		## removes build/ and dist/; keeps downloads; DISCARD=1 drops unsaved work
 	@scripts/clean
