@@ -56,6 +56,9 @@ check "results that cannot be read fail" 1 'error: cannot read the results' kuni
 
 prog=(memcg_lru_test.global.one 'memcg_lru_test.two words')
 check "kselftest: all there and ok" 0 '^ok memcg_lru_test.two words$' kselftest "$samples/kselftest-good.out" "${prog[@]}"
+both=("${prog[@]}" other_test.global.three other_test.four)
+check "kselftest: two categories in one run" 0 '^ok other_test.four$' kselftest "$samples/kselftest-two.out" "${both[@]}"
+check "kselftest: a category that is missing fails" 1 '^not ok other_test.four # missing' kselftest "$samples/kselftest-good.out" "${both[@]}"
 check "kselftest: a missing test fails" 1 '^not ok memcg_lru_test.three # missing' kselftest "$samples/kselftest-good.out" "${prog[@]}" memcg_lru_test.three
 check "kselftest: a failed test fails" 1 '^not ok memcg_lru_test.two words' kselftest "$samples/kselftest-failed.out" "${prog[@]}"
 check "kselftest: a program that dies after its last test fails" 1 '^not ok memcg_lru_test # the program failed' kselftest "$samples/kselftest-died.out" "${prog[@]}"
