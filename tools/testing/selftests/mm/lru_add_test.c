@@ -1085,7 +1085,7 @@ static bool is_uncharged(const char *cg)
 TEST_F_TIMEOUT(lru_add, freed_folios_are_uncharged, TEST_LIMIT)
 {
 	struct env *env = &self->env;
-	char path[PATH_MAX], stat[BUF_SIZE];
+	char path[PATH_MAX], stat[4096];
 	long locked = mlocked_pages();
 	int fd, i;
 
