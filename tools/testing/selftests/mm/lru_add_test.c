@@ -988,7 +988,7 @@ static void run_churn(struct __test_metadata *_metadata, struct env *env, int fd
 		active += cg_read_key_long(path, "memory.stat",
 					   "workingset_activate_anon ");
 	}
-	ksft_print_msg("%lu rounds, %lu refaults, %lu of them active, %lu generations of kept pages\n",
+	ksft_print_msg("%lu rounds, %lu refaults (%lu active), %lu generations of pages\n",
 		       env->shared->rounds[0], refaults, active,
 		       env->shared->generation);
 	EXPECT_LT(100, refaults);
