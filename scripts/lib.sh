@@ -24,6 +24,21 @@ export PYTHONDONTWRITEBYTECODE=1
 
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# A full disk is reported as such, whoever hit it.  What the commands said is
+# kept in variables, not in files: those would not fit either.
+died_of() {	# OUTPUT WHAT
+	case ${1,,} in *'no space left'* | *'disk quota'*) die "disk full while $2" ;; esac
+	die "$2 failed: $(grep -v '^[[:space:]]*$' <<<"$1" | tail -n 1)"
+}
+
+# need_space DIR KIB: refuses early rather than fill the disk.
+need_space() {
+	local free
+	free=$(df -Pk "$1" | awk 'END { print $4 }')
+	[ "$free" -ge "$2" ] ||
+		die "not enough space in $1: $(($2 / 1024)) MiB needed, $((free / 1024)) MiB free"
+}
+
 # Progress goes to stderr; stdout is for results.
 say() { printf '[%4ds] %s: %s\n' "$SECONDS" "${0##*/}" "$*" >&2; }
 
@@ -94,3 +109,12 @@ unsaved_work() {
 
 # series_lines FILE: the patch lines of a series, comments and blanks removed.
 series_lines() { grep -Ev '^[[:space:]]*(#|$)' "$1" || [ $? = 1 ]; }
+
+# queue_files BASE: every file that the queue of a base changes or adds.
+queue_files() {
+	series_lines "$top/patches/$1/series" | while read -r patch wholes; do
+		# shellcheck disable=SC2086	# they are words
+		[ -z "$wholes" ] || printf '%s\n' $wholes
+		sed -n 's|^diff --git a/\(.*\) b/\1$|\1|p' "$top/patches/$1/$patch"
+	done | sort -u
+}
