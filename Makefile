@@ -7,11 +7,11 @@ VARIANT ?= patched
 CONFIG ?= normal
 
 # The programs' own settings may be given to make as well as in the environment.
-export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL
+export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh check kernel kunit kselftest bench bench-lru-add clean setup
+.PHONY: help demo test series refresh apply points check kernel kunit kselftest bench bench-lru-add clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -32,6 +32,12 @@ series: setup	## dist/BASE/*.patch for git am; SIGNOFF="Name <mail>", ASSISTED_B
 
 refresh: setup	## patches and whole files from the edited tree build/BASE/patched, or TREE=
 	@scripts/refresh $(BASE)
+
+apply:		## the right queue on your kernel git tree KERNEL=path, as a new branch; DRYRUN=1, BASE=
+	@scripts/apply $(if $(filter file,$(origin BASE)),,$(BASE))
+
+points: setup	## does the queue apply to every point release of BASE in the package archive?
+	@scripts/points $(BASE)
 
 check: setup	## checkpatch, kernel-doc, sparse, W=1 and documentation of what the queue touches
 	@scripts/check $(BASE)
