@@ -63,7 +63,7 @@ static void touch(char *map, int pages)
 	int i;
 
 	for (i = 0; i < pages; i++)
-		*(volatile char *)(map + i * page_size) = 1;
+		map[i * page_size] = 1;
 }
 
 static long run_anon(long pages)
