@@ -1056,7 +1056,7 @@ static bool lru_add_test_wait_freed(struct lru_add_test *lru, bool live)
 	for (i = 0; i < lru->nr; i++) {
 		struct lru_add_test_folio *tf = &lru->folios[i];
 
-		while (tf->live == live && !atomic_read(&tf->freed)) {
+		while (tf->live == live && !atomic_read_acquire(&tf->freed)) {
 			if (time_after(jiffies, end))
 				return false;
 			cond_resched();
