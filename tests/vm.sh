@@ -104,6 +104,16 @@ late-timers)	# wrong on the first boot, or on every one with ALWAYS
 	if [ "$starts" -eq 1 ] || [ -n "${ALWAYS:-}" ]; then echo '[ 0.1] APIC frequency too slow, disabling apic timer' >>"$out/console"; fi
 	if [ "$starts" -eq 1 ]; then exec sleep 100; fi
 	echo 3 >"$out/rc" ;;
+stale-code)	# a breakpoint of nobody's on the first boot, or on every one with ALWAYS
+	echo 'Linux version 0' >"$out/console"
+	if [ "$starts" -eq 1 ] || [ -n "${ALWAYS:-}" ]; then
+		printf '[ 9.0] %s\n' 'Oops: int3: 0000 [#1] SMP' 'Kernel panic - not syncing: Fatal exception in interrupt' >>"$out/console"
+		exit 0
+	fi
+	echo 3 >"$out/rc" ;;
+reset)	# without a word on the first boot
+	echo '[ 1.4] sched_clock: Marking stable (1440081417, -39259835)->(1484620382, -83798800)' >"$out/console"
+	[ "$starts" -eq 1 ] || echo 3 >"$out/rc" ;;
 broken) echo 'could not open something' >&2; exit 1 ;;
 silent) echo 'Linux version 0' >"$out/console" ;;
 only-tcg) [ -z "${kvm:-}" ] || exec sleep 100; exit 85 ;;
@@ -116,6 +126,10 @@ fake() { : >"$COUNT"; check "$@" -k "$KERNEL" -o "$tmp/fake" -t 60 -- true; }
 KIND=late-timers fake "timers that fail in early boot: said, and booted once again" 3 "booting once again"
 result "with exactly one more boot" $(($(wc -l <"$COUNT") != 2))
 ALWAYS=1 KIND=late-timers fake "timers that fail again: said, and carried on" 3 "failed in the second boot too"
+KIND=stale-code fake "code patched under the emulator: said, and booted once again" 3 "booting once again"
+ALWAYS=1 KIND=stale-code fake "the same again is a failure" 125 "the guest panicked"
+result "after exactly one more boot" $(($(wc -l <"$COUNT") != 2))
+KIND=reset fake "a reset in early boot: booted once again" 3 "booting once again"
 KIND=broken fake "QEMU's own failure is told, with its message" 125 "QEMU failed with status 1: could not open something"
 KIND=silent fake "a guest that ends without a status counts as failed" 125 "without leaving a status"
 
