@@ -16,7 +16,9 @@ unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL CDPATH
 # Results must not depend on the user's git settings (diff prefixes, signing,
 # hooks, attributes) or on a git command that happens to be our caller.
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_PREFIX
-unset GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_NOTES_REF GIT_PAGER PAGER
+unset GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_NOTES_REF GIT_PAGER PAGER GIT_COMMON_DIR LANGUAGE
+# A tree there that has lost its .git must not be taken for the repository around it.
+export GIT_CEILING_DIRECTORIES=$BUILD
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$top/scripts/gitconfig
 export LC_ALL=C.UTF-8 TZ=UTC
 # The kernel's Python programs are run in the source trees, which stay as they are.
