@@ -11,7 +11,7 @@ export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points check kernel kunit kselftest bench bench-lru-add clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-lru-add clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -39,8 +39,14 @@ apply:		## the right queue on your kernel git tree KERNEL=path, as a new branch;
 points: setup	## does the queue apply to every point release of BASE in the package archive?
 	@scripts/points $(BASE)
 
+range-diff: setup	## how the queue of BASE differs from that of 7.3; every difference says why below its ---
+	@scripts/range-diff $(BASE)
+
 check: setup	## checkpatch, kernel-doc, sparse, W=1 and documentation of what the queue touches
 	@scripts/check $(BASE)
+
+bisect: setup	## does each patch alone compile in eight configurations? CONFIG=one of them
+	@scripts/bisect $(BASE) $(if $(filter file,$(origin CONFIG)),,$(CONFIG))
 
 kernel: setup	## builds a kernel, prints its path; VARIANT=base|patched, CONFIG=
 	@scripts/kernel $(BASE) $(VARIANT) $(CONFIG)
