@@ -7,11 +7,11 @@ VARIANT ?= patched
 CONFIG ?= normal
 
 # The programs' own settings may be given to make as well as in the environment.
-export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN
+export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN KCONFIG LOCALMODCONFIG LSMOD PKG
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-lru-add clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-lru-add deb clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -62,6 +62,9 @@ bench: setup	## the full measurement: tables as text and JSON
 
 bench-lru-add: setup	## instructions and LRU locks per page, with and without dead folios
 	@scripts/bench-lru-add $(BASE)
+
+deb: setup	## packages to install, dist/BASE/deb/*.deb; of the running kernel's config, KCONFIG=file or CONFIG=; LOCALMODCONFIG=1, PKG=rpm
+	@scripts/deb $(BASE) $(VARIANT) $(if $(filter file,$(origin CONFIG)),,$(CONFIG))
 
 clean:		## removes build/ and dist/; keeps downloads; DISCARD=1 drops unsaved work
 	@scripts/clean
