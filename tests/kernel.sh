@@ -74,6 +74,21 @@ check "an exception that is not needed fails" 1 "error: configs/exceptions: CONF
 echo missing.config >>"$CONFIGS/small.list"
 check "a fragment that does not exist fails" 1 "error: .*small.list: no fragment .*missing.config" -c 7.3 base small
 
+# Symbols that a list leaves out
+printf 'small.config\nleft.config\n-AIO  # for a test\n' >"$CONFIGS/left.list"
+printf 'CONFIG_AIO=y\nCONFIG_SYSVIPC=y\n' >"$CONFIGS/left.config"
+: >"$CONFIGS/exceptions"
+check "a symbol that the list leaves out" 0 "^$O/.config$" -c 7.3 base left
+n=$((n + 1))
+if grep -qx CONFIG_SYSVIPC=y "$O/.config" && ! grep -q CONFIG_AIO= "$O/.config"; then echo "ok $n - is off, and others are on"
+else echo "not ok $n - is off, and others are on"; failed=1; fi
+echo CONFIG_DEBUG_KERNEL=y >>"$CONFIGS/left.config"
+echo -DEBUG_KERNEL >>"$CONFIGS/left.list"
+check "one that a select brings back fails" 1 "error: left.list: did not stick on 7.3 base: -DEBUG_KERNEL" -c 7.3 base left
+echo -NO_SUCH >>"$CONFIGS/left.list"
+check "one that no fragment has fails" 1 "error: .*left.list: -NO_SUCH: no fragment has it" -c 7.3 base left
+check "a list for another architecture is not built" 1 "error: config arm64 is for ARCH=arm64" 7.3 base arm64
+
 # The real ones
 export CONFIGS=$top/configs
 for list in "$top"/configs/*.list; do
