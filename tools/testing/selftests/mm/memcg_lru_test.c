@@ -20,6 +20,7 @@
  * from the environment:
  *
  *   MEMCG_LRU_NR       memcgs in the tests that want many (default 300)
+ *   MEMCG_LRU_WAIT_NR  memcgs in the test that looks at waiting (default 10000)
  *   MEMCG_LRU_PAGES    pages of page cache in each of them (default 32)
  *   MEMCG_LRU_TIMEOUT  bound of each single wait, in seconds (default 120)
  *   MEMCG_LRU_FILE     file or block device to read instead; it must be large
@@ -31,6 +32,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -88,6 +90,7 @@ static long nr_cpus;
 static long nr_nodes;
 
 static long nr_memcgs;
+static long nr_wait_memcgs;
 static long nr_pages;
 static long timeout;
 
@@ -125,6 +128,7 @@ static void __attribute__((constructor)) read_settings(void)
 	nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	nr_nodes = count_nodes();
 	nr_memcgs = env_long("MEMCG_LRU_NR", 300);
+	nr_wait_memcgs = env_long("MEMCG_LRU_WAIT_NR", 10000);
 	nr_pages = env_long("MEMCG_LRU_PAGES", 32);
 	timeout = env_long("MEMCG_LRU_TIMEOUT", 120);
 }
@@ -1372,6 +1376,125 @@ TEST_F_TIMEOUT(memcg_lru, rmdir_ends_reclaim, TEST_LIMIT)
 	}
 	expect_none_dying(_metadata, &self->env);
 	munmap(w, sizeof(*w));
+}
+
+/* --- what others wait for ------------------------------------------------- */
+
+/* Sleep for a millisecond at a time; how late the latest wake-up was, in ms */
+static double longest_wait(double until)
+{
+	struct timespec due;
+	double late, longest = 0;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &due);
+		due.tv_nsec += 1000000;
+		if (due.tv_nsec >= 1000000000) {
+			due.tv_nsec -= 1000000000;
+			due.tv_sec++;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+		late = now() - (due.tv_sec + due.tv_nsec / 1e9);
+		if (late > longest)
+			longest = late;
+	} while (now() < until);
+	return longest * 1000;
+}
+
+static pid_t run_on(int cpu)
+{
+	cpu_set_t set;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(1);
+	return 0;
+}
+
+/*
+ * A walk that finds nothing in very many memcgs must not keep the CPU from start
+ * to end: on a kernel that is not preemptible an ordinary task on the same CPU
+ * would wait that long.  Reported; what fails is only many times the few timer
+ * ticks it should be, each time out of several, since a virtual CPU may have to
+ * wait for a real one.
+ */
+TEST_F_TIMEOUT(memcg_lru, root_reclaim_lets_others_run, TEST_LIMIT)
+{
+	enum { MAX_CPUS = 64, ROUNDS = 5, SECONDS = 4, MAX_WAIT_MS = 100 };
+	double *wait, worst = 0, best = 1e9;
+	pid_t writer[MAX_CPUS], sleeper[MAX_CPUS];
+	int cpu, round, status, nr = 0;
+	char path[PATH_MAX];
+	unsigned long *requests;
+	cpu_set_t allowed;
+	long i;
+
+	wait = mmap(NULL, page_size, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, wait);
+	requests = (unsigned long *)(wait + MAX_CPUS);
+	for (i = 0; i < nr_wait_memcgs; i++) {
+		memcg_path(&self->env, path, "m", i);
+		ASSERT_EQ(0, mkdir(path, 0755))
+			TH_LOG("%s: %s", path, strerror(errno));
+	}
+
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(allowed), &allowed));
+	for (cpu = 0; cpu < CPU_SETSIZE && nr < MAX_CPUS; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed))
+			continue;
+		writer[nr] = run_on(cpu);
+		ASSERT_LE(0, writer[nr]);
+		if (!writer[nr]) {
+			while (true) {
+				status = reclaim_text(self->env.root, "1G swappiness=0");
+				if (status && status != -EAGAIN)
+					_exit(1);
+				__atomic_add_fetch(requests, 1, __ATOMIC_RELAXED);
+			}
+		}
+		nr++;
+	}
+
+	for (round = 0; round < ROUNDS && best > MAX_WAIT_MS; round++) {
+		for (cpu = 0, nr = 0; cpu < CPU_SETSIZE && nr < MAX_CPUS; cpu++) {
+			if (!CPU_ISSET(cpu, &allowed))
+				continue;
+			sleeper[nr] = run_on(cpu);
+			ASSERT_LE(0, sleeper[nr]);
+			if (!sleeper[nr]) {
+				wait[nr] = longest_wait(now() + SECONDS);
+				_exit(0);
+			}
+			nr++;
+		}
+		for (cpu = 0, worst = 0; cpu < nr; cpu++) {
+			ASSERT_EQ(sleeper[cpu], waitpid(sleeper[cpu], &status, 0));
+			ASSERT_EQ(0, status);
+			if (wait[cpu] > worst)
+				worst = wait[cpu];
+		}
+		TH_LOG("the longest wait for a CPU was %.1f ms; %ld memcgs, %d CPUs, %lu requests done",
+		       worst, nr_wait_memcgs, nr, __atomic_load_n(requests, __ATOMIC_RELAXED));
+		if (worst < best)
+			best = worst;
+	}
+	for (cpu = 0; cpu < nr; cpu++) {
+		/* Still at it, so there was somebody to wait for */
+		EXPECT_EQ(0, waitpid(writer[cpu], &status, WNOHANG));
+		kill(writer[cpu], SIGKILL);
+	}
+	for (cpu = 0; cpu < nr; cpu++)
+		waitpid(writer[cpu], &status, 0);
+	EXPECT_LE(best, MAX_WAIT_MS)
+		TH_LOG("root reclaim keeps a CPU for itself");
+	munmap(wait, page_size);
+	remove_memcgs(_metadata, &self->env, "m", nr_wait_memcgs);
 }
 
 TEST_HARNESS_MAIN
