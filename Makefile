@@ -7,11 +7,11 @@ VARIANT ?= patched
 CONFIG ?= normal
 
 # The programs' own settings may be given to make as well as in the environment.
-export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN
+export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN KCONFIG LOCALMODCONFIG LSMOD PKG
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points check kernel kunit kselftest bench bench-lru-add clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-lru-add deb clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -39,8 +39,14 @@ apply:		## the right queue on your kernel git tree KERNEL=path, as a new branch;
 points: setup	## does the queue apply to every point release of BASE in the package archive?
 	@scripts/points $(BASE)
 
+range-diff: setup	## how the queue of BASE differs from that of 7.3; every difference says why below its ---
+	@scripts/range-diff $(BASE)
+
 check: setup	## checkpatch, kernel-doc, sparse, W=1 and documentation of what the queue touches
 	@scripts/check $(BASE)
+
+bisect: setup	## does each patch alone compile in eight configurations? CONFIG=one of them
+	@scripts/bisect $(BASE) $(if $(filter file,$(origin CONFIG)),,$(CONFIG))
 
 kernel: setup	## builds a kernel, prints its path; VARIANT=base|patched, CONFIG=
 	@scripts/kernel $(BASE) $(VARIANT) $(CONFIG)
@@ -56,6 +62,9 @@ bench: setup	## the full measurement: tables as text and JSON
 
 bench-lru-add: setup	## instructions and LRU locks per page, with and without dead folios
 	@scripts/bench-lru-add $(BASE)
+
+deb: setup	## packages to install, dist/BASE/deb/*.deb; of the running kernel's config, KCONFIG=file or CONFIG=; LOCALMODCONFIG=1, PKG=rpm
+	@scripts/deb $(BASE) $(VARIANT) $(if $(filter file,$(origin CONFIG)),,$(CONFIG))
 
 clean:		## removes build/ and dist/; keeps downloads; DISCARD=1 drops unsaved work
 	@scripts/clean

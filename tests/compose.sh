@@ -198,12 +198,23 @@ works "without SIGNOFF again" scripts/compose --mails 7.3
 ok "no sign-off is left" $?
 
 # The cover letter
-printf 'mm/mglru: the whole\n\nFirst paragraph, 100 %% & more.\n\nSecond.\n' >patches/7.3/cover-letter.txt
-works "a cover letter" scripts/compose --mails 7.3
+printf 'mm/mglru: the whole\n\nFirst paragraph, 100 %% & more.\n\n@own part\n\nSecond.\n' >patches/cover-letter.txt
+fails "a cover letter without the base's part" 'cover letter: no "@own part" in .*patches/7\.3/cover-letter\.txt' scripts/compose --mails 7.3
+printf '@own part\n\nIts own,\n\nin two.\n\n@other\nx\n' >patches/7.3/cover-letter.txt
+fails "a part that the common text has no place for" 'cover letter: no "@other" in the letter' scripts/compose --mails 7.3
+sed -i '/@other/,$d' patches/7.3/cover-letter.txt
+mkdir -p dist/7.3/deb && echo package >dist/7.3/deb/a.deb
+works "a cover letter" env SIGNOFF="Ann O'Neil <ann@example.org>" ASSISTED_BY="Tool:model-1" scripts/compose --mails 7.3
 cover=dist/7.3/0000-cover-letter.txt
-grep -qx 'Subject: \[PATCH 0/2\] mm/mglru: the whole' $cover && grep -qx 'First paragraph, 100 % & more.' $cover &&
-	grep -q '^Tester (1):' $cover && grep -q '3 files changed' $cover && ! grep -q '\*\*\*' $cover
-ok "has subject, text, shortlog and diffstat" $?
+grep -qx 'Subject: \[PATCH 0/2\] mm/mglru: the whole' $cover && [ "$(grep -A 6 "^First" $cover | paste -sd"|")" = "First paragraph, 100 % & more.||Its own,||in two.||Second." ] && grep -q "^Tester (1):" $cover &&
+	grep -q '3 files changed' $cover && ! grep -q '\*\*\*' $cover
+ok "has subject, text with the base's part in its place, shortlog and diffstat" $?
+! grep -qE 'Signed-off-by|Assisted-by' $cover && grep -q '^Assisted-by' dist/7.3/0001-*.patch
+ok "has no trailers, as the patches have" $?
+! grep -q deb "$tmp/out" && [ -s dist/7.3/deb/a.deb ]
+ok "packages beside the mails are kept, and are no mails" $?
+rm -r dist/7.3/deb
+works "without trailers again" scripts/compose --mails 7.3
 works "git am does not take it" am "$tmp/am"
 letters=$(snapshot dist)
 works "again" scripts/compose --mails 7.3
