@@ -13,10 +13,13 @@
  * All page cache is clean and comes from a zram device that was never written, or
  * from a sparse file in the current directory, so no swap and no I/O is needed.
  *
- * Needs root, cgroup v2 with the memory controller, and for some cases that the
- * controller can be moved to a hierarchy of cgroup v1: no memcg but the root may
- * be there. Optional settings, from the environment:
+ * Needs root and cgroup v2 with the memory controller. Some cases move it to a
+ * hierarchy of cgroup v1, for which no memcg but the root may be there, and run
+ * only when asked for: kernel memory that was charged on cgroup v2 and is freed
+ * after the move comes off a counter of the root, memory.kmem, that it never was
+ * on, and the kernel warns of that. Optional settings, from the environment:
  *
+ *   MEMCG_STAT_V1       1 to run the cases with cgroup v1
  *   MEMCG_STAT_NR       memcgs that are made and removed (default 400)
  *   MEMCG_STAT_MAX      memory.max of the memcg that changes its working set, in
  *                       pages (default 16384)
@@ -62,6 +65,7 @@
 static long nr_cpus;
 static long nr_memcgs;
 static long max_pages;
+static bool asked_for_v1;
 
 static void __attribute__((constructor)) read_settings(void)
 {
@@ -69,6 +73,7 @@ static void __attribute__((constructor)) read_settings(void)
 	nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	nr_memcgs = env_long("MEMCG_STAT_NR", 400);
 	max_pages = env_long("MEMCG_STAT_MAX", 16384);
+	asked_for_v1 = getenv("MEMCG_STAT_V1") && !strcmp(getenv("MEMCG_STAT_V1"), "1");
 	timeout = env_long("MEMCG_STAT_TIMEOUT", 120);
 }
 
@@ -82,6 +87,22 @@ struct env {
 	int fd;				/* what the page cache comes from */
 };
 
+/* memcgs in the system, dying ones included */
+static long nr_cgroups(void)
+{
+	char line[256];
+	long nr = -1;
+	FILE *f = fopen("/proc/cgroups", "re");
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "memory %*d %ld", &nr) == 1)
+			break;
+	fclose(f);
+	return nr;
+}
+
 static bool clean_up(struct env *env)
 {
 	bool ok = true;
@@ -92,8 +113,10 @@ static bool clean_up(struct env *env)
 	    write_str(env->root, "cgroup.subtree_control", "-memory"))
 		ok = false;
 	if (env->v1[0]) {
-		/* Removed memcgs can keep it busy for a moment */
-		if (!wait_until(!umount(env->v1) || errno != EBUSY) || rmdir(env->v1))
+		/* A hierarchy that is left while memcgs are dying in it stays for good */
+		if (!wait_until(nr_cgroups() <= 1) ||
+		    !wait_until(!umount(env->v1) || errno != EBUSY) || rmdir(env->v1) ||
+		    !wait_until(!cg_read_strstr(env->root, "cgroup.controllers", "memory")))
 			ok = false;
 	}
 	if (env->fd > 0)
@@ -157,6 +180,8 @@ static const char *set_up_v1(struct env *env)
 {
 	char dir[] = "/dev/shm/memcg_stat_test.XXXXXX";
 
+	if (!asked_for_v1)
+		return "cases with cgroup v1 are run with MEMCG_STAT_V1=1 only";
 	if (!cg_read_strstr(env->root, "cgroup.subtree_control", "memory"))
 		return "memory is in use on cgroup v2";
 	if (!mkdtemp(dir))
@@ -212,22 +237,6 @@ static long stat_pages(const char *cg, const char *key)
 static bool close_to(long seen, long want, long slack)
 {
 	return seen >= want - slack && seen <= want + slack;
-}
-
-/* memcgs in the system, dying ones included */
-static long nr_cgroups(void)
-{
-	char line[256];
-	long nr = -1;
-	FILE *f = fopen("/proc/cgroups", "re");
-
-	if (!f)
-		return -1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "memory %*d %ld", &nr) == 1)
-			break;
-	fclose(f);
-	return nr;
 }
 
 /* Reads as fill() does; cgroup.procs exists on both hierarchies */
