@@ -108,7 +108,7 @@ queue_inputs() {
 # composed of it, or nothing.
 edited_input() {
 	[ -e "$BUILD/$1/composed-of" ] && has_queue "$1" || return 0
-	diff <(queue_inputs "$1" 2>/dev/null) "$BUILD/$1/composed-of" | sed -n 's/^[<>] [0-9a-f]*  //p' | sed -n 1p
+	{ diff <(queue_inputs "$1" 2>/dev/null) "$BUILD/$1/composed-of" || :; } | sed -n 's/^[<>] [0-9a-f]*  //p' | sed -n 1p
 }
 
 # unsaved_work BASE: says what in build/BASE/patched is in no patch yet; prints
