@@ -22,7 +22,7 @@
  *   MEMCG_STAT_V1       1 to run the cases with cgroup v1
  *   MEMCG_STAT_NR       memcgs that are made and removed (default 400)
  *   MEMCG_STAT_MAX      memory.max of the memcg that changes its working set, in
- *                       pages (default 65536). Much less and there are not enough
+ *                       pages (default 131072). Much less and there are not enough
  *                       shadow nodes for a shrinker to bother
  *   MEMCG_STAT_TIMEOUT  bound of each single wait, in seconds (default 120)
  */
@@ -73,7 +73,7 @@ static void __attribute__((constructor)) read_settings(void)
 	page_size = sysconf(_SC_PAGESIZE);
 	nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	nr_memcgs = env_long("MEMCG_STAT_NR", 400);
-	max_pages = env_long("MEMCG_STAT_MAX", 65536);
+	max_pages = env_long("MEMCG_STAT_MAX", 131072);
 	asked_for_v1 = getenv("MEMCG_STAT_V1") && !strcmp(getenv("MEMCG_STAT_V1"), "1");
 	timeout = env_long("MEMCG_STAT_TIMEOUT", 120);
 }
