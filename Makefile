@@ -11,7 +11,7 @@ export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN KCONFIG L
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-lru-add deb clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-latency bench-lru-add deb clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -59,6 +59,9 @@ kselftest: setup	## the kselftests in a virtual machine
 
 bench: setup	## the full measurement: tables as text and JSON
 	@scripts/bench $(BASE)
+
+bench-latency: setup	## what others wait for while root reclaim walks 10,000 memcgs
+	@scripts/bench-latency $(BASE)
 
 bench-lru-add: setup	## instructions and LRU locks per page, with and without dead folios
 	@scripts/bench-lru-add $(BASE)

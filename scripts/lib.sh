@@ -29,7 +29,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 # A full disk is reported as such, whoever hit it.  What the commands said is
 # kept in variables, not in files: those would not fit either.
 died_of() {	# OUTPUT WHAT
-	case ${1,,} in *'no space left'* | *'disk quota'*) die "disk full while $2" ;; esac
+	case ${1,,} in *'no space left'* | *'out of diskspace'* | *'disk quota'*) die "disk full while $2" ;; esac
 	die "$2 failed: $(grep -v '^[[:space:]]*$' <<<"$1" | tail -n 1)"
 }
 
@@ -88,8 +88,27 @@ queue_state() {
 }
 
 record_state() {
+	queue_inputs "$1" >"$BUILD/$1/composed-of"
 	queue_state "$1" | sha256sum >"$BUILD/$1/composed.new"
 	mv "$BUILD/$1/composed.new" "$BUILD/$1/composed"
+}
+
+# queue_inputs BASE: what a tree is composed of, a line `checksum  file` each.
+queue_inputs() {
+	(cd "$top" && {
+		echo "patches/$1/series"
+		series_lines "patches/$1/series" | while read -r patch wholes; do
+			# shellcheck disable=SC2086	# they are words
+			printf '%s\n' "patches/$1/$patch" $wholes
+		done
+	} | xargs sha256sum)
+}
+
+# edited_input BASE: a file that was changed in the repository since the tree was
+# composed of it, or nothing.
+edited_input() {
+	[ -e "$BUILD/$1/composed-of" ] && has_queue "$1" || return 0
+	{ diff <(queue_inputs "$1" 2>/dev/null) "$BUILD/$1/composed-of" || :; } | sed -n 's/^[<>] [0-9a-f]*  //p' | sed -n 1p
 }
 
 # unsaved_work BASE: says what in build/BASE/patched is in no patch yet; prints
@@ -110,7 +129,7 @@ unsaved_work() {
 }
 
 # series_lines FILE: the patch lines of a series, comments and blanks removed.
-series_lines() { grep -Ev '^[[:space:]]*(#|$)' "$1" || [ $? = 1 ]; }
+series_lines() { grep -aEv '^[[:space:]]*(#|$)' "$1" || [ $? = 1 ]; }
 
 # queue_files BASE: every file that the queue of a base changes or adds.
 queue_files() {

@@ -221,4 +221,21 @@ works "again" scripts/compose --mails 7.3
 [ "$letters" = "$(snapshot dist)" ]
 ok "it is stable" $?
 
+
+# A queue that is none, and trees that are none
+cp -R patches "$tmp/patches.saved"
+printf '# nothing\n' >patches/7.3/series
+fails "a series of comments" "names no patch" scripts/compose 7.3
+rm -r patches; cp -R "$tmp/patches.saved" patches
+first=$(ls patches/7.3/0*.patch | head -n 1)
+sed -i '/^diff --git /d' "$first"
+fails "a diff without git's headers" "without git's headers" scripts/compose 7.3
+rm -r patches; mv "$tmp/patches.saved" patches
+rm build/7.3/composed
+works "a run that was killed before it could say what it composed" scripts/compose 7.3
+rm build/7.3/patched/.git
+works "a tree that is none any more, with DISCARD=1" env DISCARD=1 scripts/compose 7.3
+[ -z "$(git -C build/7.3/patched status --porcelain)" ]
+ok "is made again" $?
+
 done_testing

@@ -200,4 +200,17 @@ git -C $p rebase --abort
 [ "$before" = "$(queue)" ]
 ok "nothing refused has changed a file" $?
 
+# What was edited in the repository is not written over
+r73 compose 2>/dev/null
+first=$(ls patches/7.3/0001-*)
+sed -i '0,/^---$/s/^---$/More of the message.\n---/' "$first"
+before=$(queue)
+fails "a patch that was edited since" "${first##*/} was edited after" r73 refresh
+[ "$before" = "$(queue)" ]
+ok "keeps the edit" $?
+works "compose takes the edit" r73 compose
+works "and then there is nothing to lose" r73 refresh
+grep -qx 'More of the message.' "$first"
+ok "the edit has survived" $?
+
 done_testing

@@ -15,7 +15,6 @@
  * file system that is not in memory only, are made on new zram devices.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +22,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,14 +33,13 @@
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
 #include "cgroup_util.h"
+#include "memcg_test_util.h"
 
 #define TRACING		"/sys/kernel/tracing"
-#define ZRAM_CONTROL	"/sys/class/zram-control"
 
 /* Harness limit of one test: a backstop */
 #define TEST_LIMIT	300
@@ -60,7 +57,6 @@
  */
 #define CHARGE_BATCH	64
 
-static long page_size;
 /* The two CPUs that are used */
 static int cpus[2];
 static cpu_set_t all_cpus;
@@ -71,6 +67,7 @@ static void __attribute__((constructor)) find_cpus(void)
 	int cpu, nr = 0;
 
 	page_size = sysconf(_SC_PAGESIZE);
+	timeout = WAIT_LIMIT;
 	sched_getaffinity(0, sizeof(all_cpus), &all_cpus);
 	for (cpu = 0; cpu < CPU_SETSIZE && nr < 2; cpu++) {
 		if (CPU_ISSET(cpu, &all_cpus))
@@ -88,62 +85,6 @@ static void check(bool ok, const char *what)
 		return;
 	ksft_print_msg("%s: %s\n", what, strerror(errno));
 	_exit(EXIT_FAILURE);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-/* Leave the CPU for a moment; false once the deadline has passed */
-static bool nap(double deadline)
-{
-	if (now() > deadline)
-		return false;
-	usleep(5000);
-	return true;
-}
-
-/* Evaluate @cond until it is true or the time is up; its last value */
-#define wait_until(cond) ({					\
-	double deadline_ = now() + WAIT_LIMIT;			\
-	bool ok_;						\
-								\
-	do {							\
-		ok_ = (cond);					\
-	} while (!ok_ && nap(deadline_));			\
-	ok_;							\
-})
-
-static __printf(3, 4) void path_fmt(char *buf, size_t size, const char *fmt, ...)
-{
-	va_list ap;
-	int len;
-
-	va_start(ap, fmt);
-	len = vsnprintf(buf, size, fmt, ap);
-	va_end(ap);
-	if (len < 0 || (size_t)len >= size)
-		ksft_exit_fail_msg("path too long: %s\n", buf);
-}
-
-/* Write once; 0 or -errno */
-static int write_str(const char *dir, const char *name, const char *str)
-{
-	char path[PATH_MAX];
-	int fd, ret = 0;
-
-	path_fmt(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, str, strlen(str)) < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
 }
 
 static void pin(int cpu)
@@ -210,31 +151,19 @@ static void drain_cpus(void)
 
 /* --- zram ------------------------------------------------------------------ */
 
-static int zram_add(const char *size)
+static int new_zram(const char *size)
 {
-	char dir[64], buf[32];
-	int id;
+	char path[64];
+	int id = zram_add();
 
-	if (access(ZRAM_CONTROL, F_OK) && system("modprobe -q zram 2>/dev/null"))
+	if (id < 0)
 		return -1;
-	if (read_text(ZRAM_CONTROL "/hot_add", buf, sizeof(buf)) <= 0)
-		return -1;
-	id = atoi(buf);
-	snprintf(dir, sizeof(dir), "/sys/block/zram%d", id);
-	if (write_str(dir, "disksize", size))
+	snprintf(path, sizeof(path), "/sys/block/zram%d", id);
+	if (write_str(path, "disksize", size))
 		return -1;
 	/* devtmpfs or udev make the node */
-	snprintf(dir, sizeof(dir), "/dev/zram%d", id);
-	return wait_until(!access(dir, R_OK | W_OK)) ? id : -1;
-}
-
-/* The device is busy while its last user exits, or udev looks at it */
-static bool zram_remove(int id)
-{
-	char buf[32];
-
-	snprintf(buf, sizeof(buf), "%d", id);
-	return wait_until(!write_str(ZRAM_CONTROL, "hot_remove", buf));
+	snprintf(path, sizeof(path), "/dev/zram%d", id);
+	return wait_until(!access(path, R_OK | W_OK)) ? id : -1;
 }
 
 static bool swap_on(int id)
@@ -399,34 +328,6 @@ struct env {
 	struct shared *shared;
 };
 
-/* A task leaves its cgroup a little after its parent could reap it */
-static bool remove_memcg(const char *cg)
-{
-	return wait_until(!rmdir(cg) || errno != EBUSY) && access(cg, F_OK);
-}
-
-static bool remove_tree(const char *cg)
-{
-	DIR *dir = opendir(cg);
-	char path[PATH_MAX];
-	struct dirent *de;
-	bool ok = true;
-
-	if (!dir)
-		return false;
-	cg_killall(cg);
-	while ((de = readdir(dir))) {
-		if (de->d_type != DT_DIR || de->d_name[0] == '.')
-			continue;
-		path_fmt(path, sizeof(path), "%s/%s", cg, de->d_name);
-		if (!remove_memcg(path))
-			ok = false;
-	}
-	closedir(dir);
-	return remove_memcg(cg) && ok;
-}
-
-/* Also called for a set-up that came half way */
 static bool clean_up(struct env *env)
 {
 	char dev[64];
@@ -481,8 +382,8 @@ static const char *set_up(struct env *env)
 	if (write_str(env->top, "cgroup.subtree_control", "+memory"))
 		return "no memcgs can be made below a cgroup";
 
-	env->swap = zram_add("512M");
-	env->disk = zram_add("64M");
+	env->swap = new_zram("512M");
+	env->disk = new_zram("64M");
 	if (env->disk >= 0)
 		env->mount = mount_ext4(env->disk);
 	if (env->mount < 0)
@@ -1109,7 +1010,7 @@ TEST_F_TIMEOUT(lru_add, freed_folios_are_uncharged, TEST_LIMIT)
 			       path, cg_read_long(path, "memory.current"),
 			       cg_read_long(path, "memory.swap.current"), stat);
 		}
-		EXPECT_TRUE(remove_memcg(path));
+		EXPECT_EQ(0, remove_memcg(path));
 	}
 }
 

@@ -9,11 +9,14 @@
  * in EAGAIN. What is left of the cost is the walk over the memcgs itself and
  * the rotation of each of them on the memcg LRU.
  *
- * Three things can be measured:
+ * Four things can be measured:
  *   --requests R  R requests from each writer: the time of each, and under
  *                 QEMU's -icount with one virtual CPU also guest instructions
  *   --seconds T   as many requests as W writers get done in T seconds
  *   --mkdir M     the cost of making M memcgs, per thousand
+ *   --latency T   what others wait for meanwhile, for T seconds: an ordinary
+ *                 task that was woken up, for a CPU; an RCU grace period; a Tasks
+ *                 RCU grace period
  *
  * It is a measuring tool, not a test: it is built and installed with the tests,
  * but no test runs it. Comments go to stderr; the result is one JSON object on
@@ -27,20 +30,31 @@
  * power of two of TSC ticks per instruction. The count includes everything the
  * CPU did meanwhile, among it the periodic timer interrupt; how much that is, is
  * measured with a longer loop and reported as "interrupt_share".
+ *
+ * How waiting is measured: on each CPU a task with the default policy sleeps for
+ * a millisecond at a time, and how much later than asked for it runs again is its
+ * wait. membarrier(MEMBARRIER_CMD_GLOBAL) lasts one RCU grace period where there
+ * are at least two CPUs. For a Tasks RCU grace period a kprobe that nothing hits
+ * is optimized and unoptimized, which the kernel does behind such a grace period;
+ * where kprobes or the optimization are not built in, none is reported. Without
+ * CONFIG_PREEMPTION both kinds of grace period are the same.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <linux/membarrier.h>
 #include <linux/sched.h>
 #include <mntent.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -50,7 +64,8 @@
 
 #define EXIT_SKIP	4	/* what kselftest calls KSFT_SKIP */
 #define REQUEST		"1024M swappiness=0"
-#define MAX_SAMPLES	65536	/* latencies kept per writer */
+#define MAX_SAMPLES	65536	/* latencies kept per writer or observer */
+#define SLEEP_NS	1000000ULL	/* of the tasks whose waits are measured */
 #define NSEC_PER_SEC	1000000000ULL
 
 /* fsmount() is younger than some C libraries; the numbers are the same everywhere */
@@ -81,8 +96,8 @@ struct writer {
 static int *nr_done;
 
 static struct {
-	unsigned long memcgs, kib, writers, requests, seconds, mkdirs, step;
-	bool need_instructions;
+	unsigned long memcgs, kib, writers, requests, seconds, mkdirs, step, latency;
+	bool need_instructions, protect;
 } opt = { .memcgs = 1500, .kib = 64, .writers = 1, .step = 1000 };
 
 static char cgroup_root[256];		/* where cgroup v2 is mounted */
@@ -92,11 +107,53 @@ static unsigned long nr_made;		/* memcgs below it */
 static bool enabled_memory;		/* memory was not in the root's subtree_control */
 static int tmpfs_fd = -1;
 static pid_t *pids;			/* of the writers */
+static pid_t *observer_pids;
+static unsigned long nr_observers;
+static bool made_kprobe;
+static int kprobes_were_optimized = -1;	/* what to restore, or -1 */
 static pid_t main_pid;
 static int interrupted;			/* the signal, set by its handler */
 
 static unsigned long long ticks_per_instruction;	/* 0: no instruction clock */
 static double interrupt_share;
+
+/* ---- kprobes, for the Tasks RCU grace period ---- */
+
+#define TRACING		"/sys/kernel/tracing/"
+#define KPROBE		"memcg_lru_bench"
+#define KPROBE_ENABLE	TRACING "events/kprobes/" KPROBE "/enable"
+#define OPTIMIZATION	"/proc/sys/debug/kprobes-optimization"
+
+/* Returns false and sets errno if it cannot be written */
+static bool write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error = 0;
+
+	if (fd < 0)
+		return false;
+	if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		error = errno;
+	close(fd);
+	errno = error;
+	return !error;
+}
+
+static void restore_kprobes(void)
+{
+	if (made_kprobe) {
+		made_kprobe = false;
+		if (!write_file(KPROBE_ENABLE, "0") ||
+		    !write_file(TRACING "kprobe_events", "-:" KPROBE))
+			fprintf(stderr, "error: cannot remove the kprobe %s: %s\n",
+				KPROBE, strerror(errno));
+	}
+	if (kprobes_were_optimized >= 0) {
+		if (!write_file(OPTIMIZATION, kprobes_were_optimized ? "1" : "0"))
+			fprintf(stderr, "error: cannot restore %s: %s\n",
+				OPTIMIZATION, strerror(errno));
+		kprobes_were_optimized = -1;
+	}
+}
 
 /* ---- cleaning up, messages ---- */
 
@@ -109,12 +166,19 @@ static void cleanup(void)
 	/* A child that fails must leave what it shares with us alone */
 	if (getpid() != main_pid)
 		return;
+	for (i = 0; observer_pids && i < nr_observers; i++) {
+		if (observer_pids[i] <= 0)
+			continue;
+		kill(observer_pids[i], SIGKILL);
+		waitpid(observer_pids[i], &status, 0);
+	}
 	for (i = 0; pids && i < opt.writers; i++) {
 		if (pids[i] <= 0)
 			continue;
 		kill(pids[i], SIGKILL);
 		waitpid(pids[i], &status, 0);
 	}
+	restore_kprobes();
 	if (tmpfs_fd >= 0)
 		close(tmpfs_fd);
 	tmpfs_fd = -1;
@@ -325,6 +389,16 @@ static void find_cgroup_root(void)
 		skip("cgroup v2 is not mounted");
 }
 
+/* All that is and will be charged to the memcg is below its memory.min */
+static void protect(int dir, const char *name)
+{
+	int fd = open_at(dir, "memory.min", O_WRONLY);
+
+	if (write(fd, "max", 3) != 3)
+		die("cannot set memory.min of %s: %s", name, strerror(errno));
+	close(fd);
+}
+
 /* Our own cgroup below the root, with the memory controller for its children */
 static void make_parent(void)
 {
@@ -362,17 +436,25 @@ static void make_parent(void)
 	if (write(fd, "+memory", 7) != 7)
 		die("cannot enable memory in %s: %s", parent_path, strerror(errno));
 	close(fd);
+	if (opt.protect)
+		protect(parent_fd, parent_path);
 }
 
 static void make_memcg(void)
 {
 	char name[32];
+	int dir;
 
 	check_interrupted();
 	snprintf(name, sizeof(name), "m%lu", nr_made);
 	if (mkdirat(parent_fd, name, 0755))
 		die("cannot make memcg %lu: %s", nr_made, strerror(errno));
 	nr_made++;
+	if (opt.protect) {
+		dir = open_at(parent_fd, name, O_RDONLY | O_DIRECTORY);
+		protect(dir, name);
+		close(dir);
+	}
 }
 
 /* A tmpfs without a mount point: no path to choose, nothing to unmount */
@@ -500,7 +582,14 @@ static void write_requests(struct writer *w, int fd, int start_fd)
 
 	w->start_ns = now_ns();
 	w->start_ticks = now_ticks();
-	if (opt.requests) {
+	if (opt.latency) {
+		/* Until the observers have seen enough and the parent ends us */
+		for (;;) {
+			if (!request(fd, w, &s))
+				_exit(1);
+			__atomic_add_fetch(&w->requests, 1, __ATOMIC_RELAXED);
+		}
+	} else if (opt.requests) {
 		while (w->requests < opt.requests) {
 			if (!request(fd, w, &s))
 				_exit(1);
@@ -553,26 +642,27 @@ static unsigned long long pages_stolen(void)
 	return sum;
 }
 
-/* Returns how many pages were reclaimed meanwhile */
-static unsigned long long run_writers(struct writer *writers)
+/* Leaves the writers running; returns how many pages had been reclaimed before */
+static unsigned long long start_writers(struct writer *writers)
 {
-	int ready[2], start[2], fd, status;
-	unsigned long i, left;
+	int ready[2], start[2], fd;
+	unsigned long i;
 	pid_t pid;
 	char path[300], c = 0;
 	struct sample s;
 	unsigned long long stolen;
-	bool all_done = false;
 
 	snprintf(path, sizeof(path), "%s/memory.reclaim", cgroup_root);
 	fd = open_at(AT_FDCWD, path, O_WRONLY);
 
 	/* Uncounted: ages the fresh memcgs and throws out unused page cache */
-	if (!request(fd, &writers[0], &s))
-		die("writing '%s' to %s: %s", REQUEST, path, strerror(writers[0].error));
-	writers[0].reclaimed = 0;
-	fprintf(stderr, "# first request, not counted: %.3f s\n", s.ns / 1e9);
-	check_interrupted();
+	if (!opt.latency) {
+		if (!request(fd, &writers[0], &s))
+			die("writing '%s' to %s: %s", REQUEST, path, strerror(writers[0].error));
+		writers[0].reclaimed = 0;
+		fprintf(stderr, "# first request, not counted: %.3f s\n", s.ns / 1e9);
+		check_interrupted();
+	}
 
 	pids = calloc(opt.writers, sizeof(*pids));
 	if (!pids || pipe2(ready, O_CLOEXEC) || pipe2(start, O_CLOEXEC))
@@ -609,8 +699,20 @@ static unsigned long long run_writers(struct writer *writers)
 			i++;
 	}
 	close(ready[0]);
+	close(fd);
 	stolen = pages_stolen();
 	close(start[1]);	/* all of them go */
+	return stolen;
+}
+
+/* Returns how many pages were reclaimed meanwhile */
+static unsigned long long run_writers(struct writer *writers)
+{
+	unsigned long long stolen = start_writers(writers);
+	bool all_done = false;
+	unsigned long i, left;
+	int status;
+	pid_t pid;
 
 	for (left = opt.writers; left; left--) {
 		bool killed;
@@ -626,7 +728,7 @@ static unsigned long long run_writers(struct writer *writers)
 		pids[i] = 0;
 		killed = all_done && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 		if (!killed && writers[i].error)
-			die("writing '%s' to %s: %s", REQUEST, path,
+			die("writing '%s' to memory.reclaim: %s", REQUEST,
 			    strerror(writers[i].error));
 		if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status)))
 			die("writer %lu ended with status 0x%x", i, status);
@@ -637,7 +739,6 @@ static unsigned long long run_writers(struct writer *writers)
 			if (pids[i])
 				kill(pids[i], SIGKILL);
 	}
-	close(fd);
 	return pages_stolen() - stolen;
 }
 
@@ -743,6 +844,244 @@ static void measure_requests(void)
 	free(ticks);
 }
 
+/* ---- latency ---- */
+
+/* Waits that one observer has seen, in memory shared with the parent */
+struct observer {
+	const char *what;		/* the key in the result */
+	void (*observe)(struct observer *o);
+	int cpu;			/* where it is to run, or -1 */
+	unsigned long long nr_waits, max_ns;
+	unsigned long long waits[MAX_SAMPLES];	/* the first ones */
+};
+
+static unsigned long long observe_until;	/* in an observer: its end */
+
+static bool time_left(void)
+{
+	return now_ns() < observe_until;
+}
+
+static void add_wait(struct observer *o, unsigned long long ns)
+{
+	if (ns > o->max_ns)
+		o->max_ns = ns;
+	if (o->nr_waits < MAX_SAMPLES)
+		o->waits[o->nr_waits] = ns;
+	o->nr_waits++;
+}
+
+static void observe_wakeups(struct observer *o)
+{
+	unsigned long long due, now;
+	struct timespec ts;
+
+	do {
+		due = now_ns() + SLEEP_NS;
+		ts.tv_sec = due / NSEC_PER_SEC;
+		ts.tv_nsec = due % NSEC_PER_SEC;
+		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL))
+			_exit(1);
+		now = now_ns();
+		add_wait(o, now > due ? now - due : 0);
+	} while (time_left());
+}
+
+static void observe_rcu(struct observer *o)
+{
+	unsigned long long start;
+
+	do {
+		start = now_ns();
+		if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+			_exit(1);
+		add_wait(o, now_ns() - start);
+	} while (time_left());
+}
+
+/*
+ * Taking the jump of an optimized kprobe out again waits for a grace period. The
+ * optimization before it waits for one too, but in a kernel thread that does not
+ * tell when it is done. One that has not been done yet is just called off, which
+ * takes no time and does not sleep: then the next one gets more time.
+ */
+static void observe_tasks_rcu(struct observer *o)
+{
+	struct timespec pause = { .tv_nsec = 100000000 };
+	struct rusage before, after;
+	unsigned long long start, ns;
+
+	do {
+		if (!write_file(OPTIMIZATION, "1"))
+			_exit(1);
+		nanosleep(&pause, NULL);
+
+		getrusage(RUSAGE_SELF, &before);
+		start = now_ns();
+		if (!write_file(OPTIMIZATION, "0"))
+			_exit(1);
+		ns = now_ns() - start;
+		getrusage(RUSAGE_SELF, &after);
+		if (after.ru_nvcsw > before.ru_nvcsw)
+			add_wait(o, ns);
+		else if (pause.tv_nsec < 800000000)
+			pause.tv_nsec *= 2;
+	} while (time_left());
+}
+
+/*
+ * A probe in code that does not run here, so that rewriting it disturbs nobody.
+ * Returns false, and says why, where Tasks RCU grace periods cannot be measured.
+ */
+static bool make_kprobe(void)
+{
+	char buf[16];
+
+	if (!read_at(AT_FDCWD, OPTIMIZATION, buf, sizeof(buf))) {
+		fprintf(stderr, "# no Tasks RCU grace periods: %s: %s\n", OPTIMIZATION,
+			strerror(errno));
+		return false;
+	}
+	if (access(TRACING "kprobe_events", W_OK)) {
+		fprintf(stderr, "# no Tasks RCU grace periods: %skprobe_events: %s\n", TRACING,
+			strerror(errno));
+		return false;
+	}
+	kprobes_were_optimized = *buf != '0';
+	if (!write_file(OPTIMIZATION, "0"))
+		die("cannot write %s: %s", OPTIMIZATION, strerror(errno));
+	if (!write_file(TRACING "kprobe_events", "p:" KPROBE " emergency_restart"))
+		die("cannot make a kprobe: %s", strerror(errno));
+	made_kprobe = true;
+	if (!write_file(KPROBE_ENABLE, "1"))
+		die("cannot enable the kprobe: %s", strerror(errno));
+	return true;
+}
+
+static void start_observer(struct observer *o)
+{
+	cpu_set_t cpus;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	if (pid) {
+		observer_pids[nr_observers++] = pid;
+		return;
+	}
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	if (o->cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET(o->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			_exit(1);
+	}
+	/* What is written to later is there before the clock runs */
+	memset(o->waits, 0, sizeof(o->waits));
+	observe_until = now_ns() + opt.latency * NSEC_PER_SEC;
+	o->observe(o);
+	_exit(0);
+}
+
+static void print_waits(const struct observer *observers, unsigned long nr, const char *what)
+{
+	unsigned long long *ns, n = 0, kept = 0, max = 0, i;
+	unsigned long o;
+
+	for (o = 0; o < nr; o++)
+		if (!strcmp(observers[o].what, what))
+			kept += observers[o].nr_waits < MAX_SAMPLES ? observers[o].nr_waits :
+								      MAX_SAMPLES;
+	if (!kept)
+		return;
+	ns = calloc(kept, sizeof(*ns));
+	if (!ns)
+		die("no memory for %llu waits", kept);
+	for (kept = 0, o = 0; o < nr; o++) {
+		if (strcmp(observers[o].what, what))
+			continue;
+		for (i = 0; i < observers[o].nr_waits && i < MAX_SAMPLES; i++)
+			ns[kept++] = observers[o].waits[i];
+		n += observers[o].nr_waits;
+		if (observers[o].max_ns > max)
+			max = observers[o].max_ns;
+	}
+	qsort(ns, kept, sizeof(*ns), by_value);
+	printf(",\"%s\":{\"waits\":%llu,\"median_ms\":%.3f,\"max_ms\":%.3f}", what, n,
+	       median(ns, kept) / 1e6, max / 1e6);
+	free(ns);
+}
+
+static void measure_latency(void)
+{
+	long cpu, cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct writer *writers = map_shared(opt.writers * sizeof(*writers));
+	struct observer *observers = map_shared((cpus + 2) * sizeof(*observers));
+	unsigned long long stolen, requests = 0;
+	unsigned long nr = 0, i;
+	cpu_set_t allowed;
+	int status;
+	pid_t pid;
+
+	nr_done = map_shared(sizeof(*nr_done));
+	observer_pids = calloc(cpus + 2, sizeof(*observer_pids));
+	if (!observer_pids)
+		die("no memory for %ld observers", cpus + 2);
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		die("sched_getaffinity: %s", strerror(errno));
+	make_memcgs();
+	for (cpu = 0; cpu < cpus && cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed))
+			continue;
+		observers[nr].what = "wakeup";
+		observers[nr].observe = observe_wakeups;
+		observers[nr++].cpu = cpu;
+	}
+	/* With one CPU membarrier() has nothing to wait for */
+	if (nr > 1) {
+		observers[nr].what = "rcu";
+		observers[nr].observe = observe_rcu;
+		observers[nr++].cpu = -1;
+	}
+	if (make_kprobe()) {
+		observers[nr].what = "tasks_rcu";
+		observers[nr].observe = observe_tasks_rcu;
+		observers[nr++].cpu = -1;
+	}
+
+	stolen = start_writers(writers);
+	for (i = 0; i < nr; i++)
+		start_observer(&observers[i]);
+
+	for (i = 0; i < nr; i++) {
+		do {
+			pid = waitpid(observer_pids[i], &status, 0);
+			check_interrupted();
+		} while (pid < 0 && errno == EINTR);
+		observer_pids[i] = 0;
+		if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
+			die("the observer of %s ended with status 0x%x", observers[i].what, status);
+	}
+	for (i = 0; i < opt.writers; i++) {
+		if (waitpid(pids[i], &status, WNOHANG)) {
+			pids[i] = 0;
+			die("writer %lu ended: %s", i, strerror(writers[i].error));
+		}
+		requests += __atomic_load_n(&writers[i].requests, __ATOMIC_RELAXED);
+	}
+	stolen = pages_stolen() - stolen;
+
+	print_setup("latency");
+	printf(",\"memcgs\":%lu,\"kib\":%lu,\"protected\":%s,\"writers\":%lu", opt.memcgs,
+	       opt.kib, opt.protect ? "true" : "false", opt.writers);
+	printf(",\"requests\":%llu,\"pages_reclaimed\":%llu", requests, stolen);
+	print_waits(observers, nr, "wakeup");
+	print_waits(observers, nr, "rcu");
+	print_waits(observers, nr, "tasks_rcu");
+	printf("}\n");
+}
+
 /* ---- mkdir ---- */
 
 static void measure_mkdir(void)
@@ -781,15 +1120,18 @@ static void measure_mkdir(void)
 /* ---- options ---- */
 
 static const char usage[] =
-"usage: memcg_lru_bench [options] --requests R | --seconds T | --mkdir M\n"
+"usage: memcg_lru_bench [options] --requests R | --seconds T | --mkdir M | --latency T\n"
 "Measures reclaim requests that fail while there are many memcgs (cgroup v2, needs root).\n"
 "  -n, --memcgs N      memcgs to make (1500)\n"
 "  -k, --kib K         KiB of tmpfs charged to each (64)\n"
+"  -p, --protect       set memory.min of all of them to max\n"
 "  -w, --writers W     processes that write to the root's memory.reclaim (1)\n"
 "  -r, --requests R    measure R requests of each writer\n"
 "  -t, --seconds T     measure for T seconds; requests that began in time are finished\n"
 "  -m, --mkdir M       measure making M empty memcgs instead\n"
 "  -s, --step S        ... by this many at a time (1000)\n"
+"  -l, --latency T     measure for T seconds what others wait for meanwhile: ordinary tasks\n"
+"                      for a CPU, and the ends of RCU and of Tasks RCU grace periods\n"
 "  -i, --instructions  fail where instructions cannot be counted: that takes QEMU with\n"
 "                      -icount and one virtual CPU, see the comment in the source\n"
 "  -h, --help          this text\n"
@@ -819,13 +1161,15 @@ static void parse_options(int argc, char **argv)
 		{ "seconds", required_argument, NULL, 't' },
 		{ "mkdir", required_argument, NULL, 'm' },
 		{ "step", required_argument, NULL, 's' },
+		{ "latency", required_argument, NULL, 'l' },
+		{ "protect", no_argument, NULL, 'p' },
 		{ "instructions", no_argument, NULL, 'i' },
 		{ "help", no_argument, NULL, 'h' },
 		{ }
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "n:k:w:r:t:m:s:ih", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "n:k:w:r:t:m:s:l:pih", options, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			opt.memcgs = parse("--memcgs", optarg, 1, 60000);
@@ -848,6 +1192,12 @@ static void parse_options(int argc, char **argv)
 		case 's':
 			opt.step = parse("--step", optarg, 1, 60000);
 			break;
+		case 'l':
+			opt.latency = parse("--latency", optarg, 1, 86400);
+			break;
+		case 'p':
+			opt.protect = true;
+			break;
 		case 'i':
 			opt.need_instructions = true;
 			break;
@@ -861,8 +1211,8 @@ static void parse_options(int argc, char **argv)
 	}
 	if (optind < argc)
 		die("'%s' is not an option, see --help", argv[optind]);
-	if (!!opt.requests + !!opt.seconds + !!opt.mkdirs != 1)
-		die("give one of --requests, --seconds and --mkdir, see --help");
+	if (!!opt.requests + !!opt.seconds + !!opt.mkdirs + !!opt.latency != 1)
+		die("give one of --requests, --seconds, --mkdir and --latency, see --help");
 	if (opt.mkdirs % opt.step)
 		die("--mkdir %lu is not a multiple of --step %lu", opt.mkdirs, opt.step);
 }
@@ -887,6 +1237,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "# mlockall: %s\n", strerror(errno));
 	if (opt.mkdirs)
 		measure_mkdir();
+	else if (opt.latency)
+		measure_latency();
 	else
 		measure_requests();
 	cleanup();

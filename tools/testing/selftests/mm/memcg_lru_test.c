@@ -20,19 +20,18 @@
  * from the environment:
  *
  *   MEMCG_LRU_NR       memcgs in the tests that want many (default 300)
+ *   MEMCG_LRU_WAIT_NR  memcgs in the test that looks at waiting (default 10000)
  *   MEMCG_LRU_PAGES    pages of page cache in each of them (default 32)
  *   MEMCG_LRU_TIMEOUT  bound of each single wait, in seconds (default 120)
  *   MEMCG_LRU_FILE     file or block device to read instead; it must be large
  *                      enough and on something whose page cache can be dropped
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,16 +40,14 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kselftest_harness.h"
 #include "cgroup_util.h"
+#include "memcg_test_util.h"
 
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
-#define ZRAM_CONTROL	"/sys/class/zram-control"
 
 /* Harness limit of one test: a backstop, the waits inside are bounded one by one */
 #define TEST_LIMIT	400
@@ -83,27 +80,12 @@
  */
 #define MEMCG_CHARGE_BATCH	64
 
-static long page_size;
 static long nr_cpus;
 static long nr_nodes;
 
 static long nr_memcgs;
+static long nr_wait_memcgs;
 static long nr_pages;
-static long timeout;
-
-static long env_long(const char *name, long def)
-{
-	const char *val = getenv(name);
-	char *end;
-	long ret;
-
-	if (!val || !*val)
-		return def;
-	ret = strtol(val, &end, 0);
-	if (*end || ret <= 0)
-		ksft_exit_fail_msg("%s=%s: want a positive number\n", name, val);
-	return ret;
-}
 
 static long count_nodes(void)
 {
@@ -125,74 +107,12 @@ static void __attribute__((constructor)) read_settings(void)
 	nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	nr_nodes = count_nodes();
 	nr_memcgs = env_long("MEMCG_LRU_NR", 300);
+	nr_wait_memcgs = env_long("MEMCG_LRU_WAIT_NR", 10000);
 	nr_pages = env_long("MEMCG_LRU_PAGES", 32);
 	timeout = env_long("MEMCG_LRU_TIMEOUT", 120);
 }
 
-/* --- bounded waiting ------------------------------------------------------ */
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-/* Leave the CPU for a moment; false once the deadline has passed */
-static bool nap(double deadline)
-{
-	if (now() > deadline)
-		return false;
-	usleep(5000);
-	return true;
-}
-
-/* Evaluate @cond until it is true or the time is up; its last value */
-#define wait_until(cond) ({					\
-	double deadline_ = now() + timeout;			\
-	bool ok_;						\
-								\
-	do {							\
-		ok_ = (cond);					\
-	} while (!ok_ && nap(deadline_));			\
-	ok_;							\
-})
-
 /* --- files and memcgs ----------------------------------------------------- */
-
-static __printf(3, 4) void path_fmt(char *buf, size_t size, const char *fmt, ...)
-{
-	va_list ap;
-	int len;
-
-	va_start(ap, fmt);
-	len = vsnprintf(buf, size, fmt, ap);
-	va_end(ap);
-	if (len < 0 || (size_t)len >= size)
-		ksft_exit_fail_msg("path too long: %s\n", buf);
-}
-
-/* Write once, any length including none; 0 or -errno */
-static int write_str(const char *dir, const char *name, const char *str)
-{
-	size_t len = strlen(str);
-	char path[PATH_MAX];
-	int fd, ret = 0;
-	ssize_t done;
-
-	path_fmt(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return -errno;
-	done = write(fd, str, len);
-	if (done < 0)
-		ret = -errno;
-	else if ((size_t)done != len)
-		ret = -EIO;
-	close(fd);
-	return ret;
-}
 
 static int reclaim_text(const char *cg, const char *text)
 {
@@ -264,128 +184,6 @@ static long nr_dying(const char *cg)
 	return cg_read_key_long(cg, "cgroup.stat", "nr_dying_descendants ");
 }
 
-/*
- * A task leaves its cgroup a little after its parent could reap it, so EBUSY is
- * no news at first.
- */
-static int remove_memcg(const char *cg)
-{
-	double deadline = now() + timeout;
-	int ret;
-
-	do {
-		ret = rmdir(cg) ? -errno : 0;
-	} while (ret == -EBUSY && nap(deadline));
-	return ret;
-}
-
-/* --- page cache ----------------------------------------------------------- */
-
-static int zram_add(void)
-{
-	char buf[32];
-
-	if (access(ZRAM_CONTROL, F_OK) && system("modprobe -q zram 2>/dev/null"))
-		return -1;
-	if (read_text(ZRAM_CONTROL "/hot_add", buf, sizeof(buf)) <= 0)
-		return -1;
-	return atoi(buf);
-}
-
-/* The device is busy while its last user exits, or udev looks at it */
-static bool zram_remove(int id)
-{
-	char buf[32];
-
-	snprintf(buf, sizeof(buf), "%d", id);
-	return wait_until(!write_str(ZRAM_CONTROL, "hot_remove", buf));
-}
-
-static int open_zram(int id, off_t size)
-{
-	char dir[64], dev[64], buf[32];
-
-	snprintf(dir, sizeof(dir), "/sys/block/zram%d", id);
-	snprintf(dev, sizeof(dev), "/dev/zram%d", id);
-	snprintf(buf, sizeof(buf), "%lld", (long long)size);
-	if (write_str(dir, "disksize", buf))
-		return -1;
-	/* devtmpfs or udev make the node */
-	if (!wait_until(!access(dev, R_OK)))
-		return -1;
-	return open(dev, O_RDONLY | O_CLOEXEC);
-}
-
-static int open_sparse(off_t size)
-{
-	struct statfs fs;
-	int fd;
-
-	/* What is in memory only can't be reclaimed without swap */
-	if (statfs(".", &fs) || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
-		return -1;
-	fd = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd >= 0 && ftruncate(fd, size)) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
-/* How many of @nr pages from @first on are in the page cache */
-static long resident(int fd, long first, long nr)
-{
-	unsigned char *vec = malloc(nr);
-	long i, ret = 0;
-	void *map;
-
-	if (!vec)
-		return -1;
-	map = mmap(NULL, nr * page_size, PROT_READ, MAP_SHARED, fd,
-		   first * page_size);
-	if (map == MAP_FAILED || mincore(map, nr * page_size, vec))
-		ret = -1;
-	for (i = 0; i < nr && ret >= 0; i++)
-		ret += vec[i] & 1;
-	if (map != MAP_FAILED)
-		munmap(map, nr * page_size);
-	free(vec);
-	return ret;
-}
-
-struct slice {
-	int fd;
-	long first;
-	long nr;
-};
-
-/* Runs in the memcg to be charged */
-static int read_slice(const char *cg, void *arg)
-{
-	struct slice *s = arg;
-	char buf[4096];
-	long i;
-
-	/* The start of each page is enough to have it read and charged */
-	for (i = s->first; i < s->first + s->nr; i++) {
-		if (pread(s->fd, buf, sizeof(buf), i * page_size) != sizeof(buf))
-			return EXIT_FAILURE;
-	}
-	return EXIT_SUCCESS;
-}
-
-/* Have @nr pages from @first on read by a task in @cg; false if that failed */
-static bool fill(const char *cg, int fd, long first, long nr)
-{
-	struct slice s = { .fd = fd, .first = first, .nr = nr };
-	int pid, status;
-
-	pid = cg_run_nowait(cg, read_slice, &s);
-	if (pid <= 0 || waitpid(pid, &status, 0) != pid)
-		return false;
-	return WIFEXITED(status) && !WEXITSTATUS(status);
-}
-
 /* --- set-up --------------------------------------------------------------- */
 
 struct env {
@@ -397,28 +195,6 @@ struct env {
 	int zram;
 	int fd;				/* what the page cache comes from */
 };
-
-/* A cgroup and its children, with whatever a failed test left in them */
-static bool remove_tree(const char *cg)
-{
-	DIR *dir = opendir(cg);
-	char path[PATH_MAX];
-	struct dirent *de;
-	bool ok = true;
-
-	if (!dir)
-		return false;
-	cg_killall(cg);
-	while ((de = readdir(dir))) {
-		if (de->d_type != DT_DIR || de->d_name[0] == '.')
-			continue;
-		path_fmt(path, sizeof(path), "%s/%s", cg, de->d_name);
-		if (remove_memcg(path))
-			ok = false;
-	}
-	closedir(dir);
-	return !remove_memcg(cg) && ok;
-}
 
 /* Also called for a set-up that came half way */
 static bool clean_up(struct env *env)
@@ -1372,6 +1148,125 @@ TEST_F_TIMEOUT(memcg_lru, rmdir_ends_reclaim, TEST_LIMIT)
 	}
 	expect_none_dying(_metadata, &self->env);
 	munmap(w, sizeof(*w));
+}
+
+/* --- what others wait for ------------------------------------------------- */
+
+/* Sleep for a millisecond at a time; how late the latest wake-up was, in ms */
+static double longest_wait(double until)
+{
+	struct timespec due;
+	double late, longest = 0;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &due);
+		due.tv_nsec += 1000000;
+		if (due.tv_nsec >= 1000000000) {
+			due.tv_nsec -= 1000000000;
+			due.tv_sec++;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+		late = now() - (due.tv_sec + due.tv_nsec / 1e9);
+		if (late > longest)
+			longest = late;
+	} while (now() < until);
+	return longest * 1000;
+}
+
+static pid_t run_on(int cpu)
+{
+	cpu_set_t set;
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(1);
+	return 0;
+}
+
+/*
+ * A walk that finds nothing in very many memcgs must not keep the CPU from start
+ * to end: on a kernel that is not preemptible an ordinary task on the same CPU
+ * would wait that long.  Reported; what fails is only many times the few timer
+ * ticks it should be, each time out of several, since a virtual CPU may have to
+ * wait for a real one.
+ */
+TEST_F_TIMEOUT(memcg_lru, root_reclaim_lets_others_run, TEST_LIMIT)
+{
+	enum { MAX_CPUS = 64, ROUNDS = 5, SECONDS = 4, MAX_WAIT_MS = 250 };
+	double *wait, worst = 0, best = 1e9;
+	pid_t writer[MAX_CPUS], sleeper[MAX_CPUS];
+	int cpu, round, status, nr = 0;
+	char path[PATH_MAX];
+	unsigned long *requests;
+	cpu_set_t allowed;
+	long i;
+
+	wait = mmap(NULL, page_size, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, wait);
+	requests = (unsigned long *)(wait + MAX_CPUS);
+	for (i = 0; i < nr_wait_memcgs; i++) {
+		memcg_path(&self->env, path, "m", i);
+		ASSERT_EQ(0, mkdir(path, 0755))
+			TH_LOG("%s: %s", path, strerror(errno));
+	}
+
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(allowed), &allowed));
+	for (cpu = 0; cpu < CPU_SETSIZE && nr < MAX_CPUS; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed))
+			continue;
+		writer[nr] = run_on(cpu);
+		ASSERT_LE(0, writer[nr]);
+		if (!writer[nr]) {
+			while (true) {
+				status = reclaim_text(self->env.root, "1G swappiness=0");
+				if (status && status != -EAGAIN)
+					_exit(1);
+				__atomic_add_fetch(requests, 1, __ATOMIC_RELAXED);
+			}
+		}
+		nr++;
+	}
+
+	for (round = 0; round < ROUNDS && best > MAX_WAIT_MS; round++) {
+		for (cpu = 0, nr = 0; cpu < CPU_SETSIZE && nr < MAX_CPUS; cpu++) {
+			if (!CPU_ISSET(cpu, &allowed))
+				continue;
+			sleeper[nr] = run_on(cpu);
+			ASSERT_LE(0, sleeper[nr]);
+			if (!sleeper[nr]) {
+				wait[nr] = longest_wait(now() + SECONDS);
+				_exit(0);
+			}
+			nr++;
+		}
+		for (cpu = 0, worst = 0; cpu < nr; cpu++) {
+			ASSERT_EQ(sleeper[cpu], waitpid(sleeper[cpu], &status, 0));
+			ASSERT_EQ(0, status);
+			if (wait[cpu] > worst)
+				worst = wait[cpu];
+		}
+		TH_LOG("the longest wait for a CPU was %.1f ms; %ld memcgs, %d CPUs, %lu requests done",
+		       worst, nr_wait_memcgs, nr, __atomic_load_n(requests, __ATOMIC_RELAXED));
+		if (worst < best)
+			best = worst;
+	}
+	for (cpu = 0; cpu < nr; cpu++) {
+		/* Still at it, so there was somebody to wait for */
+		EXPECT_EQ(0, waitpid(writer[cpu], &status, WNOHANG));
+		kill(writer[cpu], SIGKILL);
+	}
+	for (cpu = 0; cpu < nr; cpu++)
+		waitpid(writer[cpu], &status, 0);
+	EXPECT_LE(best, MAX_WAIT_MS)
+		TH_LOG("root reclaim keeps a CPU for itself");
+	munmap(wait, page_size);
+	remove_memcgs(_metadata, &self->env, "m", nr_wait_memcgs);
 }
 
 TEST_HARNESS_MAIN
