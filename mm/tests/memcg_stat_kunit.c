@@ -294,12 +294,12 @@ static void memcg_stat_test_move_values(struct kunit *test)
 		for_each_node(nid) {
 			for (i = 0; i < ARRAY_SIZE(memcg_stat_test_moved); i++) {
 				int idx = memcg_stat_test_moved[i];
+				long left = memcg_stat_test_lruvec_pending(child, nid, idx);
+				long come = memcg_stat_test_lruvec_pending(parent, nid, idx);
 
-				KUNIT_EXPECT_EQ_MSG(test, -(value + nid),
-						    memcg_stat_test_lruvec_pending(child, nid, idx),
+				KUNIT_EXPECT_EQ_MSG(test, -(value + nid), left,
 						    "item %d, node %d", idx, nid);
-				KUNIT_EXPECT_EQ_MSG(test, value + nid,
-						    memcg_stat_test_lruvec_pending(parent, nid, idx),
+				KUNIT_EXPECT_EQ_MSG(test, value + nid, come,
 						    "item %d, node %d", idx, nid);
 				KUNIT_EXPECT_EQ(test, 0,
 						memcg_stat_test_lruvec_pending(root, nid, idx));
@@ -424,7 +424,7 @@ static void memcg_stat_test_budget_slab(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 110, lruvec_shadow_budget(lruvec));
 }
 
-/* All that counts counts once, and nothing else does */
+/* Each of these once, and nothing else */
 static void memcg_stat_test_budget_sum(struct kunit *test)
 {
 	struct lruvec *lruvec = memcg_stat_test_lruvec(memcg_stat_test_alloc(test, NULL));
@@ -463,4 +463,5 @@ static struct kunit_suite memcg_stat_test_suite = {
 	.name = "memcg_stat",
 	.test_cases = memcg_stat_test_cases,
 };
+
 kunit_test_suite(memcg_stat_test_suite);

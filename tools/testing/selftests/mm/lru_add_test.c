@@ -1029,24 +1029,6 @@ TEST_F_TIMEOUT(lru_add, live_pages_keep_their_content, TEST_LIMIT)
 	EXPECT_TRUE(file_is(fd, env->shared->generation));
 }
 
-/* How many pages of @fd are in the page cache */
-static long resident(int fd)
-{
-	unsigned char vec[KEPT_PAGES];
-	long i, nr = 0;
-	void *map;
-
-	map = mmap(NULL, KEPT_PAGES * page_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return -1;
-	if (mincore(map, KEPT_PAGES * page_size, vec))
-		nr = -1;
-	for (i = 0; i < KEPT_PAGES && nr >= 0; i++)
-		nr += vec[i] & 1;
-	munmap(map, KEPT_PAGES * page_size);
-	return nr;
-}
-
 /* Reclaim finds on the LRU lists what it takes */
 TEST_F_TIMEOUT(lru_add, live_page_cache_is_reclaimable, TEST_LIMIT)
 {
@@ -1064,11 +1046,13 @@ TEST_F_TIMEOUT(lru_add, live_page_cache_is_reclaimable, TEST_LIMIT)
 
 	/* Dirty pages would have to be written first */
 	ASSERT_EQ(0, fsync(fd));
-	ASSERT_EQ(KEPT_PAGES, resident(fd));
+	ASSERT_EQ(KEPT_PAGES, resident(fd, 0, KEPT_PAGES));
 	memcg_path(env, path, "k", 0);
 	/* EAGAIN, when it finds less than it is asked for, is no end by itself */
-	EXPECT_TRUE(wait_until(write_str(path, "memory.reclaim", "64M") && !resident(fd)))
-		TH_LOG("%ld of %d pages are not reclaimed", resident(fd), KEPT_PAGES);
+	EXPECT_TRUE(wait_until(write_str(path, "memory.reclaim", "64M") &&
+			       !resident(fd, 0, KEPT_PAGES)))
+		TH_LOG("%ld of %d pages are not reclaimed",
+		       resident(fd, 0, KEPT_PAGES), KEPT_PAGES);
 	/* Nor has it gone with them */
 	EXPECT_TRUE(file_is(fd, env->shared->generation));
 }

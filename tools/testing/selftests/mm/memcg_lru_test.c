@@ -1251,7 +1251,7 @@ TEST_F_TIMEOUT(memcg_lru, root_reclaim_lets_others_run, TEST_LIMIT)
 			if (wait[cpu] > worst)
 				worst = wait[cpu];
 		}
-		TH_LOG("the longest wait for a CPU was %.1f ms; %ld memcgs, %d CPUs, %lu requests done",
+		TH_LOG("longest wait for a CPU: %.1f ms; %ld memcgs, %d CPUs, %lu requests",
 		       worst, nr_wait_memcgs, nr, __atomic_load_n(requests, __ATOMIC_RELAXED));
 		if (worst < best)
 			best = worst;

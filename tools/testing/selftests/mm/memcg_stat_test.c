@@ -235,6 +235,12 @@ static long stat_pages(const char *cg, const char *key)
 	return bytes < 0 ? -1 : bytes / page_size;
 }
 
+/* Page cache on the LRU lists */
+static long lru_pages(const char *cg)
+{
+	return stat_pages(cg, "inactive_file") + stat_pages(cg, "active_file");
+}
+
 static bool close_to(long seen, long want, long slack)
 {
 	return seen >= want - slack && seen <= want + slack;
@@ -322,7 +328,7 @@ TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
 	for (i = 1; i <= LAST_READS && left; i++) {
 		ASSERT_TRUE(fill(cg, self->env.fd, max_pages, pages));
 		left = pages - resident(self->env.fd, max_pages, pages);
-		TH_LOG("after read %d of the second set %ld of %ld pages are resident; %lld nodes reclaimed",
+		TH_LOG("second set, read %d: %ld of %ld pages are resident; %lld nodes reclaimed",
 		       i, pages - left, pages,
 		       stat_value(cg, "workingset_nodereclaim") - nodes);
 		reads = i;
@@ -439,10 +445,10 @@ TEST_F_TIMEOUT(removed, counts_go_to_the_parent, TEST_LIMIT)
 			TH_LOG("%s: %s has %ld pages, %ld are resident", cg, total, seen, want);
 		/* Without dying memcgs left nobody but this one can have them */
 		if (variant->v1 && nr_cgroups() <= before) {
-			EXPECT_TRUE(wait_until(close_to(seen = stat_pages(cg, "cache"), want, slack)))
+			EXPECT_TRUE(wait_until(close_to(seen = stat_pages(cg, "cache"),
+							want, slack)))
 				TH_LOG("%s: cache has %ld pages, %ld are resident", cg, seen, want);
-			EXPECT_TRUE(wait_until(close_to(seen = stat_pages(cg, "inactive_file") +
-							stat_pages(cg, "active_file"), want, slack)))
+			EXPECT_TRUE(wait_until(close_to(seen = lru_pages(cg), want, slack)))
 				TH_LOG("%s: the LRU lists have %ld pages, %ld are resident", cg,
 				       seen, want);
 		}
