@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Tests of scripts/verdict on sample results: missing, unlisted, skipped, crashed and damaged ones
-# Environment: TREE=dir  a kernel source tree, for its KTAP parser; default: the pristine 7.3
+# Environment: TREE=dir      a kernel source tree, for its KTAP parser; default: the pristine 7.3
+#              OLD_TREE=dir  one whose parser does not keep why a test was skipped; default: the pristine 6.12
 set -euo pipefail
 top=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
 samples=$top/tests/samples
@@ -11,6 +12,10 @@ n=0 failed=0
 if [ -z "${TREE:-}" ]; then
 	"$top/scripts/source" 7.3 >/dev/null
 	TREE=${BUILD:-$top/build}/7.3/base
+fi
+if [ -z "${OLD_TREE:-}" ]; then
+	"$top/scripts/source" 6.12 >/dev/null
+	OLD_TREE=${BUILD:-$top/build}/6.12/base
 fi
 
 # check NAME STATUS PATTERN KIND FILE LIST-LINE...: the verdict must be so and contain a line that matches
@@ -39,6 +44,10 @@ check "kunit: a test that is not listed fails" 1 '^not ok alpha.second # not in 
 check "kunit: a failed case fails, with the reason" 1 '^not ok alpha.second # .*EXPECTATION FAILED' kunit "$samples/kunit-failed.console" "${both[@]}"
 check "kunit: a skip that is not announced fails" 1 '^not ok alpha.second # SKIP needs two CPUs' kunit "$samples/kunit-skip.console" "${both[@]}"
 check "kunit: an announced skip passes" 0 '^ok alpha.second # SKIP needs two CPUs' kunit "$samples/kunit-skip.console" alpha.first 'alpha.second  # may skip: one CPU only' beta.only
+new=$TREE TREE=$OLD_TREE
+check "kunit: a parser that does not keep the reason of a skip" 0 '^ok alpha.second # SKIP needs two CPUs' kunit "$samples/kunit-skip.console" alpha.first 'alpha.second  # may skip: one CPU only' beta.only
+check "kselftest: a parser that does not keep the reason of a skip" 1 '^not ok mm.plain # SKIP .*not announced' kselftest "$samples/kselftest-skip.out" mm.plain
+TREE=$new
 check "kunit: to announce a skip takes a reason" 1 'error: .*for what reason' kunit "$samples/kunit-skip.console" 'alpha.second # may skip:'
 check "kunit: a crash in the middle fails" 1 '^not ok alpha.second # missing|^not ok kunit-output # damaged' kunit "$samples/kunit-crash.console" "${both[@]}"
 check "kunit: the suite after the crash is missing" 1 '^not ok beta.only # missing' kunit "$samples/kunit-crash.console" "${both[@]}"
