@@ -11,11 +11,11 @@ export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN KCONFIG L
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-latency bench-lru-add deb clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-latency bench-lru-add bench-memcg-stat deb clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
 	@echo "  BASE=$(BASE) ($$(cd bases && ls | sed 's/\.conf//' | paste -sd' ')), VARIANT=$(VARIANT) (base patched), CONFIG=$(CONFIG) ($$(cd configs && ls *.list | sed 's/\.list//' | paste -sd' '))"
 
 setup:
@@ -65,6 +65,9 @@ bench-latency: setup	## what others wait for while root reclaim walks 10,000 mem
 
 bench-lru-add: setup	## instructions and LRU locks per page, with and without dead folios
 	@scripts/bench-lru-add $(BASE)
+
+bench-memcg-stat: setup	## instructions per charged page, convergence after a change of the working set
+	@scripts/bench-memcg-stat $(BASE)
 
 deb: setup	## packages to install, dist/BASE/deb/*.deb; of the running kernel's config, KCONFIG=file or CONFIG=; LOCALMODCONFIG=1, PKG=rpm
 	@scripts/deb $(BASE) $(VARIANT) $(if $(filter file,$(origin CONFIG)),,$(CONFIG))

@@ -15,9 +15,10 @@
  *
  * Needs root and cgroup v2 with the memory controller. Some cases move it to a
  * hierarchy of cgroup v1, for which no memcg but the root may be there, and run
- * only when asked for: kernel memory that was charged on cgroup v2 and is freed
- * after the move comes off a counter of the root, memory.kmem, that it never was
- * on, and the kernel warns of that. Optional settings, from the environment:
+ * only when asked for, as the first users of memcgs since boot: kernel memory that
+ * was charged on cgroup v2 and is freed after the move comes off a counter of the
+ * root, memory.kmem, that it never was on, and the kernel warns of that. That is
+ * why they come first here. Optional settings, from the environment:
  *
  *   MEMCG_STAT_V1       1 to run the cases with cgroup v1
  *   MEMCG_STAT_NR       memcgs that are made and removed (default 400)
@@ -262,81 +263,104 @@ static bool fill_in(const char *cg, int fd, long first, long nr)
 	       WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-/* --- a change of the working set ------------------------------------------- */
+/* --- a controller that moves ------------------------------------------------ */
 
-FIXTURE(shadow)
+FIXTURE(rebind)
 {
 	struct env env;
 };
 
-FIXTURE_VARIANT(shadow)
+FIXTURE_SETUP(rebind)
 {
-	const char *lru_gen;
-};
-
-FIXTURE_VARIANT_ADD(shadow, mglru) { .lru_gen = "y" };
-FIXTURE_VARIANT_ADD(shadow, classic_lru) { .lru_gen = "n" };
-
-FIXTURE_SETUP(shadow)
-{
-	const char *why = set_up(&self->env, 2 * max_pages);
+	const char *why = set_up(&self->env, NR_WRITERS * NR_PAGES);
 
 	if (!why)
-		why = set_up_v2(&self->env);
-	if (!why)
-		why = choose_lru(&self->env, variant->lru_gen);
+		why = set_up_v1(&self->env);
 	if (why) {
 		EXPECT_TRUE(clean_up(&self->env));
 		SKIP(return, "%s", why);
 	}
 }
 
-FIXTURE_TEARDOWN_PARENT(shadow)
+FIXTURE_TEARDOWN_PARENT(rebind)
 {
-	/* The descriptor belongs to the child that ran the test */
 	self->env.fd = -1;
 	EXPECT_TRUE(clean_up(&self->env))
-		TH_LOG("something was left behind below %s", self->env.top);
+		TH_LOG("something was left behind below %s", self->env.v1);
+}
+
+/* Page cache and anonymous memory of the root, charged and freed all the time */
+static void charge(struct env *env, int i, unsigned long *rounds)
+{
+	char *map;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (true) {
+		struct slice s = { .fd = env->fd, .first = i * NR_PAGES, .nr = NR_PAGES };
+
+		if (read_slice(env->root, &s))
+			_exit(EXIT_FAILURE);
+		posix_fadvise(env->fd, s.first * page_size, s.nr * page_size, POSIX_FADV_DONTNEED);
+		map = mmap(NULL, NR_PAGES * page_size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		if (map == MAP_FAILED)
+			_exit(EXIT_FAILURE);
+		munmap(map, NR_PAGES * page_size);
+		__atomic_add_fetch(rounds, 1, __ATOMIC_RELAXED);
+	}
 }
 
 /*
- * Two sets, each of three fifths of what the memcg may have. Once the first is
- * established, only refaults that are known to be close can get all of the second
- * in: that takes the shadow entries of what was evicted of it, and as many nodes
- * to hold them as the size of the memcg allows.
+ * The memory controller goes to cgroup v2 and back while others charge. What the
+ * kernel has to say to that is on the console; what is charged to a memcg on
+ * either hierarchy afterwards is counted there, and comes off again.
  */
-TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
+TEST_F_TIMEOUT(rebind, counters_stay_balanced, TEST_LIMIT)
 {
-	enum { FIRST_READS = 8, MAX_READS = 3, LAST_READS = 8 };
-	const long pages = max_pages * 3 / 5;
-	char cg[PATH_MAX], max[32];
-	long long nodes;
-	long left = pages;
-	int i, reads = 0;
+	enum { ROUNDS = 20 };
+	const long slack = BATCH * nr_cpus;
+	struct env *env = &self->env;
+	unsigned long *rounds, seen;
+	pid_t pids[NR_WRITERS];
+	int i, status;
+	long now_has;
 
-	path_fmt(cg, sizeof(cg), "%s/m", self->env.top);
-	ASSERT_EQ(0, mkdir(cg, 0755));
-	snprintf(max, sizeof(max), "%ld", max_pages * page_size);
-	ASSERT_EQ(0, write_str(cg, "memory.max", max));
-
-	for (i = 0; i < FIRST_READS; i++)
-		ASSERT_TRUE(fill(cg, self->env.fd, 0, pages));
-	ASSERT_EQ(pages, resident(self->env.fd, 0, pages));
-
-	nodes = stat_value(cg, "workingset_nodereclaim");
-	ASSERT_LE(0, nodes);
-	for (i = 1; i <= LAST_READS && left; i++) {
-		ASSERT_TRUE(fill(cg, self->env.fd, max_pages, pages));
-		left = pages - resident(self->env.fd, max_pages, pages);
-		TH_LOG("second set, read %d: %ld of %ld pages are resident; %lld nodes reclaimed",
-		       i, pages - left, pages,
-		       stat_value(cg, "workingset_nodereclaim") - nodes);
-		reads = i;
+	rounds = mmap(NULL, page_size, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, rounds);
+	ASSERT_EQ(0, remove_memcg(env->top));
+	for (i = 0; i < NR_WRITERS; i++) {
+		pids[i] = fork();
+		ASSERT_LE(0, pids[i]);
+		if (!pids[i])
+			charge(env, i, rounds);
 	}
-	EXPECT_EQ(0, left);
-	EXPECT_LE(reads, MAX_READS);
-	EXPECT_EQ(nodes, stat_value(cg, "workingset_nodereclaim"))
-		TH_LOG("shadow nodes were reclaimed, though the memcg may keep more");
+	for (i = 0; i < ROUNDS; i++) {
+		seen = __atomic_load_n(rounds, __ATOMIC_RELAXED);
+		ASSERT_TRUE(wait_until(!umount(env->v1) || errno != EBUSY));
+		EXPECT_TRUE(wait_until(__atomic_load_n(rounds, __ATOMIC_RELAXED) > seen));
+		/* The old hierarchy is taken down behind umount()'s back */
+		ASSERT_TRUE(wait_until(!mount("memcg_stat_test", env->v1, "cgroup", 0, "memory")))
+			TH_LOG("mount: %s", strerror(errno));
+		seen = __atomic_load_n(rounds, __ATOMIC_RELAXED);
+		EXPECT_TRUE(wait_until(__atomic_load_n(rounds, __ATOMIC_RELAXED) > seen));
+	}
+	for (i = 0; i < NR_WRITERS; i++) {
+		EXPECT_EQ(0, waitpid(pids[i], &status, WNOHANG));
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], &status, 0);
+	}
+	munmap(rounds, page_size);
+
+	posix_fadvise(env->fd, 0, 0, POSIX_FADV_DONTNEED);
+	ASSERT_EQ(0, mkdir(env->top, 0755));
+	ASSERT_TRUE(fill_in(env->top, env->fd, 0, NR_WRITERS * NR_PAGES));
+	EXPECT_TRUE(wait_until(close_to(now_has = stat_pages(env->top, "total_cache"),
+					NR_WRITERS * NR_PAGES, slack)))
+		TH_LOG("total_cache has %ld pages", now_has);
+	posix_fadvise(env->fd, 0, 0, POSIX_FADV_DONTNEED);
+	EXPECT_TRUE(wait_until(close_to(now_has = stat_pages(env->top, "total_cache"), 0, slack)))
+		TH_LOG("total_cache has %ld pages", now_has);
 }
 
 /* --- memcgs that go away ---------------------------------------------------- */
@@ -352,10 +376,10 @@ FIXTURE_VARIANT(removed)
 	const char *lru_gen;
 };
 
-FIXTURE_VARIANT_ADD(removed, v2_mglru) { .lru_gen = "y" };
-FIXTURE_VARIANT_ADD(removed, v2_classic_lru) { .lru_gen = "n" };
 FIXTURE_VARIANT_ADD(removed, v1_mglru) { .v1 = true, .lru_gen = "y" };
 FIXTURE_VARIANT_ADD(removed, v1_classic_lru) { .v1 = true, .lru_gen = "n" };
+FIXTURE_VARIANT_ADD(removed, v2_mglru) { .lru_gen = "y" };
+FIXTURE_VARIANT_ADD(removed, v2_classic_lru) { .lru_gen = "n" };
 
 FIXTURE_SETUP(removed)
 {
@@ -469,104 +493,81 @@ TEST_F_TIMEOUT(removed, counts_go_to_the_parent, TEST_LIMIT)
 	}
 }
 
-/* --- a controller that moves ------------------------------------------------ */
+/* --- a change of the working set ------------------------------------------- */
 
-FIXTURE(rebind)
+FIXTURE(shadow)
 {
 	struct env env;
 };
 
-FIXTURE_SETUP(rebind)
+FIXTURE_VARIANT(shadow)
 {
-	const char *why = set_up(&self->env, NR_WRITERS * NR_PAGES);
+	const char *lru_gen;
+};
+
+FIXTURE_VARIANT_ADD(shadow, mglru) { .lru_gen = "y" };
+FIXTURE_VARIANT_ADD(shadow, classic_lru) { .lru_gen = "n" };
+
+FIXTURE_SETUP(shadow)
+{
+	const char *why = set_up(&self->env, 2 * max_pages);
 
 	if (!why)
-		why = set_up_v1(&self->env);
+		why = set_up_v2(&self->env);
+	if (!why)
+		why = choose_lru(&self->env, variant->lru_gen);
 	if (why) {
 		EXPECT_TRUE(clean_up(&self->env));
 		SKIP(return, "%s", why);
 	}
 }
 
-FIXTURE_TEARDOWN_PARENT(rebind)
+FIXTURE_TEARDOWN_PARENT(shadow)
 {
+	/* The descriptor belongs to the child that ran the test */
 	self->env.fd = -1;
 	EXPECT_TRUE(clean_up(&self->env))
-		TH_LOG("something was left behind below %s", self->env.v1);
-}
-
-/* Page cache and anonymous memory of the root, charged and freed all the time */
-static void charge(struct env *env, int i, unsigned long *rounds)
-{
-	char *map;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (true) {
-		struct slice s = { .fd = env->fd, .first = i * NR_PAGES, .nr = NR_PAGES };
-
-		if (read_slice(env->root, &s))
-			_exit(EXIT_FAILURE);
-		posix_fadvise(env->fd, s.first * page_size, s.nr * page_size, POSIX_FADV_DONTNEED);
-		map = mmap(NULL, NR_PAGES * page_size, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-		if (map == MAP_FAILED)
-			_exit(EXIT_FAILURE);
-		munmap(map, NR_PAGES * page_size);
-		__atomic_add_fetch(rounds, 1, __ATOMIC_RELAXED);
-	}
+		TH_LOG("something was left behind below %s", self->env.top);
 }
 
 /*
- * The memory controller goes to cgroup v2 and back while others charge. What the
- * kernel has to say to that is on the console; what is charged to a memcg on
- * either hierarchy afterwards is counted there, and comes off again.
+ * Two sets, each of three fifths of what the memcg may have. Once the first is
+ * established, only refaults that are known to be close can get all of the second
+ * in: that takes the shadow entries of what was evicted of it, and as many nodes
+ * to hold them as the size of the memcg allows.
  */
-TEST_F_TIMEOUT(rebind, counters_stay_balanced, TEST_LIMIT)
+TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
 {
-	enum { ROUNDS = 20 };
-	const long slack = BATCH * nr_cpus;
-	struct env *env = &self->env;
-	unsigned long *rounds, seen;
-	pid_t pids[NR_WRITERS];
-	int i, status;
-	long now_has;
+	enum { FIRST_READS = 8, MAX_READS = 3, LAST_READS = 8 };
+	const long pages = max_pages * 3 / 5;
+	char cg[PATH_MAX], max[32];
+	long long nodes;
+	long left = pages;
+	int i, reads = 0;
 
-	rounds = mmap(NULL, page_size, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, rounds);
-	ASSERT_EQ(0, remove_memcg(env->top));
-	for (i = 0; i < NR_WRITERS; i++) {
-		pids[i] = fork();
-		ASSERT_LE(0, pids[i]);
-		if (!pids[i])
-			charge(env, i, rounds);
-	}
-	for (i = 0; i < ROUNDS; i++) {
-		seen = __atomic_load_n(rounds, __ATOMIC_RELAXED);
-		ASSERT_TRUE(wait_until(!umount(env->v1) || errno != EBUSY));
-		EXPECT_TRUE(wait_until(__atomic_load_n(rounds, __ATOMIC_RELAXED) > seen));
-		/* The old hierarchy is taken down behind umount()'s back */
-		ASSERT_TRUE(wait_until(!mount("memcg_stat_test", env->v1, "cgroup", 0, "memory")))
-			TH_LOG("mount: %s", strerror(errno));
-		seen = __atomic_load_n(rounds, __ATOMIC_RELAXED);
-		EXPECT_TRUE(wait_until(__atomic_load_n(rounds, __ATOMIC_RELAXED) > seen));
-	}
-	for (i = 0; i < NR_WRITERS; i++) {
-		EXPECT_EQ(0, waitpid(pids[i], &status, WNOHANG));
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], &status, 0);
-	}
-	munmap(rounds, page_size);
+	path_fmt(cg, sizeof(cg), "%s/m", self->env.top);
+	ASSERT_EQ(0, mkdir(cg, 0755));
+	snprintf(max, sizeof(max), "%ld", max_pages * page_size);
+	ASSERT_EQ(0, write_str(cg, "memory.max", max));
 
-	posix_fadvise(env->fd, 0, 0, POSIX_FADV_DONTNEED);
-	ASSERT_EQ(0, mkdir(env->top, 0755));
-	ASSERT_TRUE(fill_in(env->top, env->fd, 0, NR_WRITERS * NR_PAGES));
-	EXPECT_TRUE(wait_until(close_to(now_has = stat_pages(env->top, "total_cache"),
-					NR_WRITERS * NR_PAGES, slack)))
-		TH_LOG("total_cache has %ld pages", now_has);
-	posix_fadvise(env->fd, 0, 0, POSIX_FADV_DONTNEED);
-	EXPECT_TRUE(wait_until(close_to(now_has = stat_pages(env->top, "total_cache"), 0, slack)))
-		TH_LOG("total_cache has %ld pages", now_has);
+	for (i = 0; i < FIRST_READS; i++)
+		ASSERT_TRUE(fill(cg, self->env.fd, 0, pages));
+	ASSERT_EQ(pages, resident(self->env.fd, 0, pages));
+
+	nodes = stat_value(cg, "workingset_nodereclaim");
+	ASSERT_LE(0, nodes);
+	for (i = 1; i <= LAST_READS && left; i++) {
+		ASSERT_TRUE(fill(cg, self->env.fd, max_pages, pages));
+		left = pages - resident(self->env.fd, max_pages, pages);
+		TH_LOG("second set, read %d: %ld of %ld pages are resident; %lld nodes reclaimed",
+		       i, pages - left, pages,
+		       stat_value(cg, "workingset_nodereclaim") - nodes);
+		reads = i;
+	}
+	EXPECT_EQ(0, left);
+	EXPECT_LE(reads, MAX_READS);
+	EXPECT_EQ(nodes, stat_value(cg, "workingset_nodereclaim"))
+		TH_LOG("shadow nodes were reclaimed, though the memcg may keep more");
 }
 
 TEST_HARNESS_MAIN
