@@ -86,7 +86,7 @@ static void lru_test_reset(struct lru_test *lru, unsigned long seq)
 		lru->lruvecs[i].pgdat = lru->pgdat;
 		lrugen->list.next = NULL;
 		lrugen->list.pprev = NULL;
-		lrugen->gen = 0;
+		lrugen->gen = MEMCG_LRU_NO_GEN;
 		lrugen->bin = 0;
 		lrugen->seg = 0;
 	}
@@ -282,14 +282,12 @@ static int lru_test_nr(struct lru_test *lru, int gen)
 }
 
 static void lru_test_model_add(struct lru_test *lru, int memcg, int gen, int bin,
-			       int seg, bool head)
+			       int seg)
 {
 	u8 *memcgs = lru->model.bins[gen][bin].memcgs;
 	int nr = lru->model.bins[gen][bin].nr++;
 
-	if (head)
-		memmove(memcgs + 1, memcgs, nr);
-	memcgs[head ? 0 : nr] = memcg;
+	memcgs[nr] = memcg;
 
 	lru->model.memcgs[memcg].listed = true;
 	lru->model.memcgs[memcg].gen = gen;
@@ -323,16 +321,15 @@ static void lru_test_model_advance(struct lru_test *lru, int gen)
  * The steps. Each does the same to the memcg LRU and to the model, and then
  * compares them.
  */
-static void lru_test_add(struct lru_test *lru, int memcg, int gen, int bin, int seg,
-			 bool head)
+static void lru_test_add(struct lru_test *lru, int memcg, int gen, int bin, int seg)
 {
-	lru_test_step(lru, head ? "add at head" : "add at tail", memcg);
+	lru_test_step(lru, "add", memcg);
 
 	spin_lock(&lru->pgdat->memcg_lru.lock);
-	memcg_lru_add(&lru->lruvecs[memcg], gen, bin, seg, head);
+	memcg_lru_add(&lru->lruvecs[memcg], gen, bin, seg);
 	spin_unlock(&lru->pgdat->memcg_lru.lock);
 
-	lru_test_model_add(lru, memcg, gen, bin, seg, head);
+	lru_test_model_add(lru, memcg, gen, bin, seg);
 	lru_test_check(lru);
 }
 
@@ -354,39 +351,30 @@ static void lru_test_online(struct lru_test *lru, int memcg, int bin)
 
 	memcg_lru_online(&lru->lruvecs[memcg], bin);
 
-	lru_test_model_add(lru, memcg, lru_test_old(lru), bin, 0, false);
+	lru_test_model_add(lru, memcg, lru_test_old(lru), bin, 0);
 	lru_test_check(lru);
 }
 
-static void lru_test_release(struct lru_test *lru, int memcg)
+static void lru_test_offline(struct lru_test *lru, int memcg)
 {
-	bool listed = lru->model.memcgs[memcg].listed;
+	lru_test_step(lru, "offline", memcg);
 
-	lru_test_step(lru, "release", memcg);
+	memcg_lru_offline(&lru->lruvecs[memcg]);
 
-	memcg_lru_release(&lru->lruvecs[memcg]);
-
-	if (listed) {
-		lru_test_model_del(lru, memcg);
-		lru_test_model_advance(lru, lru->model.memcgs[memcg].gen);
-	}
+	lru_test_model_del(lru, memcg);
+	lru_test_model_advance(lru, lru->model.memcgs[memcg].gen);
 	lru_test_check(lru);
+	KUNIT_ASSERT_EQ_MSG(lru->test, lru->lruvecs[memcg].lrugen.gen, MEMCG_LRU_NO_GEN,
+			    "%s: generation", lru_test_where(lru, -1, -1));
 }
 
 /* all operations, and all segments, that the base has */
-static const int lru_ops[] = { MEMCG_LRU_TAIL, MEMCG_LRU_OLD, MEMCG_LRU_YOUNG };
+static const int lru_ops[] = { MEMCG_LRU_TAIL, MEMCG_LRU_YOUNG };
 static const int lru_segs[] = { 0, MEMCG_LRU_TAIL };
 
 static const char *lru_test_op_name(int op)
 {
-	switch (op) {
-	case MEMCG_LRU_TAIL:
-		return "rotation TAIL";
-	case MEMCG_LRU_OLD:
-		return "rotation OLD";
-	default:
-		return "rotation YOUNG";
-	}
+	return op == MEMCG_LRU_TAIL ? "rotation TAIL" : "rotation YOUNG";
 }
 
 /* A YOUNG rotation that would only draw lots for another bin. */
@@ -398,7 +386,8 @@ static bool lru_test_is_redundant(struct lru_test *lru, int memcg, int op)
 
 static void lru_test_rotate(struct lru_test *lru, int memcg, int op)
 {
-	bool redundant = lru_test_is_redundant(lru, memcg, op);
+	bool ignored = !lru->model.memcgs[memcg].listed ||
+		       lru_test_is_redundant(lru, memcg, op);
 	int old = lru->model.memcgs[memcg].gen;
 	int gen = old, seg = 0, bin;
 
@@ -406,20 +395,18 @@ static void lru_test_rotate(struct lru_test *lru, int memcg, int op)
 
 	if (op == MEMCG_LRU_TAIL)
 		seg = MEMCG_LRU_TAIL;
-	else if (op == MEMCG_LRU_OLD)
-		gen = lru_test_old(lru);
 	else
 		gen = lru_test_young(lru);
 
 	lru_gen_rotate_memcg(&lru->lruvecs[memcg], op);
 
-	if (!redundant) {
+	if (!ignored) {
 		/* drawn at random, so the model has to be told */
 		bin = lru->lruvecs[memcg].lrugen.bin;
 		KUNIT_ASSERT_LT_MSG(lru->test, bin, MEMCG_NR_BINS, "%s",
 				    lru_test_where(lru, gen, bin));
 		lru_test_model_del(lru, memcg);
-		lru_test_model_add(lru, memcg, gen, bin, seg, op == MEMCG_LRU_OLD);
+		lru_test_model_add(lru, memcg, gen, bin, seg);
 		lru_test_model_advance(lru, old);
 	}
 	lru_test_check(lru);
@@ -429,7 +416,7 @@ static void lru_test_rotate(struct lru_test *lru, int memcg, int op)
 static void lru_test_fill_bin(struct lru_test *lru, int *memcg, int nr, int gen, int bin)
 {
 	while (nr--)
-		lru_test_add(lru, (*memcg)++, gen, bin, 0, false);
+		lru_test_add(lru, (*memcg)++, gen, bin, 0);
 }
 
 /* What an operation can find a memcg as. */
@@ -477,7 +464,7 @@ static void lru_test_enter_state(struct lru_test *lru, const struct lru_state *s
 	}
 
 	lru_test_fill_bin(lru, &memcg, before, gen, LRU_TEST_BIN);
-	lru_test_add(lru, 0, gen, LRU_TEST_BIN, state->seg, false);
+	lru_test_add(lru, 0, gen, LRU_TEST_BIN, state->seg);
 	lru_test_fill_bin(lru, &memcg, behind, gen, LRU_TEST_BIN);
 }
 
@@ -567,31 +554,11 @@ static void init_makes_all_bins_empty(struct kunit *test)
 	lru_test_check(lru);
 }
 
-static void add_at_head_of_empty_bin_sets_tail(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-
-	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, true);
-	lru_test_expect_at_head(lru, 0);
-	lru_test_expect_at_tail(lru, 0);
-}
-
-static void add_at_head_keeps_tail(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-
-	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	lru_test_add(lru, 1, 0, LRU_TEST_BIN, 0, true);
-	lru_test_add(lru, 2, 0, LRU_TEST_BIN, 0, true);
-	lru_test_expect_at_head(lru, 2);
-	lru_test_expect_at_tail(lru, 0);
-}
-
 static void add_at_tail_of_empty_bin_sets_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0);
 	lru_test_expect_at_head(lru, 0);
 	lru_test_expect_at_tail(lru, 0);
 }
@@ -600,9 +567,9 @@ static void add_at_tail_moves_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
-	lru_test_add(lru, 1, 0, LRU_TEST_BIN, 0, false);
-	lru_test_add(lru, 2, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0);
+	lru_test_add(lru, 1, 0, LRU_TEST_BIN, 0);
+	lru_test_add(lru, 2, 0, LRU_TEST_BIN, 0);
 	lru_test_expect_at_head(lru, 0);
 	lru_test_expect_at_tail(lru, 2);
 }
@@ -617,7 +584,7 @@ static void add_records_place_in_memcg(struct kunit *test)
 		for (bin = 0; bin < MEMCG_NR_BINS; bin++) {
 			int seg = bin % 2 ? MEMCG_LRU_TAIL : 0;
 
-			lru_test_add(lru, 0, gen, bin, seg, false);
+			lru_test_add(lru, 0, gen, bin, seg);
 			KUNIT_EXPECT_EQ(test, lrugen->gen, gen);
 			KUNIT_EXPECT_EQ(test, lrugen->bin, bin);
 			KUNIT_EXPECT_EQ(test, lrugen->seg, seg);
@@ -630,7 +597,7 @@ static void del_of_only_node_clears_tail(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 0, 0, LRU_TEST_BIN, 0);
 	lru_test_del(lru, 0);
 	KUNIT_EXPECT_NULL(test, lru->pgdat->memcg_lru.tails[0][LRU_TEST_BIN]);
 }
@@ -676,7 +643,7 @@ static void add_after_del_of_last_node_links_behind_rest(struct kunit *test)
 
 	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
 	lru_test_del(lru, 2);
-	lru_test_add(lru, 3, 0, LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 3, 0, LRU_TEST_BIN, 0);
 	KUNIT_EXPECT_PTR_EQ(test, lru_test_node(lru, 1)->next,
 			    lru_test_node(lru, 3));
 }
@@ -685,7 +652,7 @@ static void del_leaves_seq_to_callers(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, 0, false);
+	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, 0);
 	lru_test_del(lru, 0);
 	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
@@ -722,9 +689,9 @@ static void online_resets_segment(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 
-	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, MEMCG_LRU_TAIL, false);
-	lru_test_add(lru, 1, lru_test_old(lru), LRU_TEST_BIN, 0, false);
-	lru_test_release(lru, 0);
+	lru_test_add(lru, 0, lru_test_old(lru), LRU_TEST_BIN, MEMCG_LRU_TAIL);
+	lru_test_add(lru, 1, lru_test_old(lru), LRU_TEST_BIN, 0);
+	lru_test_offline(lru, 0);
 	lru_test_online(lru, 0, LRU_TEST_BIN);
 	KUNIT_EXPECT_EQ(test, lru->lruvecs[0].lrugen.seg, 0);
 }
@@ -743,21 +710,6 @@ static void lru_test_rotate_tail(struct lru_test *lru)
 static void tail_rotation_moves_to_tail_of_same_generation(struct kunit *test)
 {
 	lru_test_in_each_setting(test, lru_test_rotate_tail);
-}
-
-static void lru_test_rotate_old(struct lru_test *lru)
-{
-	unsigned long seq = lru->model.seq;
-
-	lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
-	lru_test_expect_place(lru, 0, get_memcg_gen(seq), 0);
-	lru_test_expect_at_head(lru, 0);
-	KUNIT_EXPECT_EQ(lru->test, lru->pgdat->memcg_lru.seq, seq);
-}
-
-static void old_rotation_moves_to_head_of_old_generation(struct kunit *test)
-{
-	lru_test_in_each_setting(test, lru_test_rotate_old);
 }
 
 static void lru_test_rotate_young(struct lru_test *lru)
@@ -779,13 +731,27 @@ static void young_rotation_moves_to_tail_of_young_generation(struct kunit *test)
 
 static void lru_test_take_off(struct lru_test *lru)
 {
-	lru_test_release(lru, 0);
+	lru_test_offline(lru, 0);
 	KUNIT_EXPECT_TRUE(lru->test, hlist_nulls_unhashed(lru_test_node(lru, 0)));
 }
 
-static void release_takes_off_any_place(struct kunit *test)
+static void offline_takes_off_any_place(struct kunit *test)
 {
 	lru_test_in_each_setting(test, lru_test_take_off);
+}
+
+/* Whoever has found a memcg may come to rotate it when it is offline. */
+static void rotation_of_offlined_memcg_changes_nothing(struct kunit *test)
+{
+	struct lru_test *lru = test->priv;
+	int op;
+
+	lru_test_online(lru, 0, LRU_TEST_BIN);
+	lru_test_online(lru, 1, LRU_TEST_BIN);
+	lru_test_offline(lru, 0);
+	for (op = 0; op < ARRAY_SIZE(lru_ops); op++)
+		lru_test_rotate(lru, 0, lru_ops[op]);
+	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
 
 static void rotation_uses_every_bin(struct kunit *test)
@@ -834,27 +800,11 @@ static void rotation_of_only_memcg_in_old_generation_keeps_seq(struct kunit *tes
 		lru_test_reset(lru, seq);
 		lru_test_online(lru, 0, LRU_TEST_BIN);
 		lru_test_rotate(lru, 0, MEMCG_LRU_TAIL);
-		lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
 }
 
-static void rotation_emptying_young_generation_keeps_seq(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-	unsigned long seq;
-
-	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
-		lru_test_reset(lru, seq);
-		lru_test_online(lru, 0, LRU_TEST_BIN);
-		lru_test_online(lru, 1, LRU_TEST_BIN);
-		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		lru_test_rotate(lru, 0, MEMCG_LRU_OLD);
-		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
-	}
-}
-
-static void release_of_last_old_memcg_advances_seq(struct kunit *test)
+static void offline_of_last_old_memcg_advances_seq(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 	unsigned long seq;
@@ -865,14 +815,14 @@ static void release_of_last_old_memcg_advances_seq(struct kunit *test)
 		lru_test_online(lru, 1, 1);
 		lru_test_online(lru, 2, 2);
 		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		lru_test_release(lru, 1);
+		lru_test_offline(lru, 1);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
-		lru_test_release(lru, 2);
+		lru_test_offline(lru, 2);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq + 1);
 	}
 }
 
-static void release_of_last_young_memcg_keeps_seq(struct kunit *test)
+static void offline_of_last_young_memcg_keeps_seq(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 	unsigned long seq;
@@ -882,29 +832,9 @@ static void release_of_last_young_memcg_keeps_seq(struct kunit *test)
 		lru_test_online(lru, 0, 0);
 		lru_test_online(lru, 1, 1);
 		lru_test_rotate(lru, 0, MEMCG_LRU_YOUNG);
-		lru_test_release(lru, 0);
+		lru_test_offline(lru, 0);
 		KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, seq);
 	}
-}
-
-/* Both walkers and the freeing of a memcg release it. */
-static void second_release_changes_nothing(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-
-	lru_test_online(lru, 0, LRU_TEST_BIN);
-	lru_test_online(lru, 1, LRU_TEST_BIN);
-	lru_test_release(lru, 0);
-	lru_test_release(lru, 0);
-	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
-}
-
-static void release_of_never_onlined_memcg_changes_nothing(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-
-	lru_test_release(lru, 0);
-	KUNIT_EXPECT_EQ(test, lru->pgdat->memcg_lru.seq, 0);
 }
 
 /*
@@ -958,7 +888,7 @@ static void lru_test_enter_skip_state(struct lru_test *lru, unsigned long seq,
 	/* keeps seq as it is */
 	lru_test_fill_bin(lru, &memcg, 2, get_memcg_gen(seq), LRU_TEST_BIN + 1);
 	lru_test_fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
-	lru_test_add(lru, 0, gen, LRU_TEST_BIN, seg, false);
+	lru_test_add(lru, 0, gen, LRU_TEST_BIN, seg);
 	lru_test_fill_bin(lru, &memcg, 1, gen, LRU_TEST_BIN);
 }
 
@@ -1140,22 +1070,6 @@ static void reader_strays_to_young_generation_with_nulls(struct kunit *test)
 	}
 }
 
-static void reader_strays_to_old_generation_with_nulls(struct kunit *test)
-{
-	struct lru_test *lru = test->priv;
-	unsigned long seq;
-
-	for (seq = 0; seq < LRU_TEST_SEQS; seq++) {
-		int memcg = 0;
-
-		lru_test_reset(lru, seq);
-		lru_test_fill_bin(lru, &memcg, 3, get_memcg_gen(seq + 1), LRU_TEST_BIN);
-		lru_test_fill_bin(lru, &memcg, 1, get_memcg_gen(seq), LRU_TEST_BIN);
-		lru_test_rotate(lru, 1, MEMCG_LRU_OLD);
-		KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), get_memcg_gen(seq));
-	}
-}
-
 static void reader_stays_in_generation_over_tail_rotation(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
@@ -1171,14 +1085,14 @@ static void reader_stays_in_generation_over_tail_rotation(struct kunit *test)
 	}
 }
 
-/* The walk releases memcgs that are going away, and goes on from there. */
-static void reader_goes_on_from_released_memcg(struct kunit *test)
+/* Within one RCU section a walk can go on from a memcg that has left the lists. */
+static void reader_goes_on_from_offlined_memcg(struct kunit *test)
 {
 	struct lru_test *lru = test->priv;
 	int memcg = 0;
 
 	lru_test_fill_bin(lru, &memcg, 3, 0, LRU_TEST_BIN);
-	lru_test_release(lru, 1);
+	lru_test_offline(lru, 1);
 	KUNIT_EXPECT_PTR_EQ(test, lru_test_node(lru, 1)->next, lru_test_node(lru, 2));
 	KUNIT_EXPECT_EQ(test, lru_test_walk_on_from(lru, 1), 0);
 }
@@ -1221,21 +1135,17 @@ static void lru_test_random_move(struct lru_test *lru, struct rnd_state *rnd, in
 	/* memcgs are never in the young generation alone */
 	if (!lru_test_nr(lru, lru_test_old(lru)))
 		gen = lru_test_old(lru);
-	lru_test_add(lru, memcg, gen, get_memcg_bin(random >> 8), seg, random & 4);
+	lru_test_add(lru, memcg, gen, get_memcg_bin(random >> 8), seg);
 }
 
 /* As if on its way to the next generation: seldom back, never a new one. */
 static void lru_test_random_step_onwards(struct lru_test *lru, struct rnd_state *rnd,
 					 int memcg)
 {
-	if (!lru->model.memcgs[memcg].listed) {
-		lru_test_release(lru, memcg);
-		return;
-	}
-
 	switch (prandom_u32_state(rnd) % 32) {
 	case 0:
-		lru_test_release(lru, memcg);
+		if (lru->model.memcgs[memcg].listed)
+			lru_test_offline(lru, memcg);
 		break;
 	case 1 ... 7:
 		lru_test_rotate(lru, memcg, MEMCG_LRU_TAIL);
@@ -1258,17 +1168,14 @@ static void lru_test_random_step_any(struct lru_test *lru, struct rnd_state *rnd
 
 	switch (random % 8) {
 	case 0:
-		lru_test_release(lru, memcg);
+		lru_test_offline(lru, memcg);
 		break;
 	case 1:
 	case 2:
 		lru_test_random_move(lru, rnd, memcg);
 		break;
 	case 3:
-		lru_test_rotate(lru, memcg, MEMCG_LRU_OLD);
-		break;
 	case 4:
-	case 5:
 		lru_test_rotate(lru, memcg, MEMCG_LRU_TAIL);
 		break;
 	default:
@@ -1542,8 +1449,6 @@ static void stray_reader_ends_with_nulls_of_either_generation(struct kunit *test
 
 static struct kunit_case memcg_lru_test_cases[] = {
 	KUNIT_CASE(init_makes_all_bins_empty),
-	KUNIT_CASE(add_at_head_of_empty_bin_sets_tail),
-	KUNIT_CASE(add_at_head_keeps_tail),
 	KUNIT_CASE(add_at_tail_of_empty_bin_sets_tail),
 	KUNIT_CASE(add_at_tail_moves_tail),
 	KUNIT_CASE(add_records_place_in_memcg),
@@ -1557,28 +1462,23 @@ static struct kunit_case memcg_lru_test_cases[] = {
 	KUNIT_CASE(online_resets_segment),
 	KUNIT_CASE_PARAM(tail_rotation_moves_to_tail_of_same_generation,
 			 lru_states_gen_params),
-	KUNIT_CASE_PARAM(old_rotation_moves_to_head_of_old_generation,
-			 lru_states_gen_params),
 	KUNIT_CASE_PARAM(young_rotation_moves_to_tail_of_young_generation,
 			 lru_states_gen_params),
-	KUNIT_CASE_PARAM(release_takes_off_any_place, lru_states_gen_params),
+	KUNIT_CASE_PARAM(offline_takes_off_any_place, lru_states_gen_params),
+	KUNIT_CASE(rotation_of_offlined_memcg_changes_nothing),
 	KUNIT_CASE(rotation_uses_every_bin),
 	KUNIT_CASE(last_rotation_out_of_old_generation_advances_seq),
 	KUNIT_CASE(rotation_of_only_memcg_in_old_generation_keeps_seq),
-	KUNIT_CASE(rotation_emptying_young_generation_keeps_seq),
-	KUNIT_CASE(release_of_last_old_memcg_advances_seq),
-	KUNIT_CASE(release_of_last_young_memcg_keeps_seq),
-	KUNIT_CASE(second_release_changes_nothing),
-	KUNIT_CASE(release_of_never_onlined_memcg_changes_nothing),
+	KUNIT_CASE(offline_of_last_old_memcg_advances_seq),
+	KUNIT_CASE(offline_of_last_young_memcg_keeps_seq),
 	KUNIT_CASE_PARAM(young_generation_becomes_old_in_turn,
 			 lru_roll_over_gen_params),
 	KUNIT_CASE(young_rotation_of_young_default_changes_nothing),
 	KUNIT_CASE(no_other_rotation_is_skipped),
 	KUNIT_CASE(young_rotation_of_young_default_takes_no_lock),
 	KUNIT_CASE(reader_strays_to_young_generation_with_nulls),
-	KUNIT_CASE(reader_strays_to_old_generation_with_nulls),
 	KUNIT_CASE(reader_stays_in_generation_over_tail_rotation),
-	KUNIT_CASE(reader_goes_on_from_released_memcg),
+	KUNIT_CASE(reader_goes_on_from_offlined_memcg),
 	KUNIT_CASE_PARAM_ATTR(random_operations_match_model,
 			      lru_random_gen_params, {.speed = KUNIT_SPEED_SLOW}),
 	KUNIT_CASE_SLOW(reader_finds_place_recorded_before_link),
@@ -1699,7 +1599,7 @@ static void lru_test_append_cost_at(struct kunit *test, struct lru_cost_test *co
 	for (i = 0; i < LRU_COST_SAMPLES; i++) {
 		spin_lock(lock);
 		start = lru_test_cost_begin(&flags);
-		memcg_lru_add(lruvec, 0, LRU_TEST_BIN, 0, false);
+		memcg_lru_add(lruvec, 0, LRU_TEST_BIN, 0);
 		cost->samples[i] = lru_test_cost_end(start, flags);
 		memcg_lru_del(lruvec);
 		spin_unlock(lock);
@@ -1730,7 +1630,7 @@ static void append_cost(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		for (; nr < sizes[i]; nr++) {
 			spin_lock(&cost->pgdat->memcg_lru.lock);
-			memcg_lru_add(&cost->lruvecs[nr], 0, LRU_TEST_BIN, 0, false);
+			memcg_lru_add(&cost->lruvecs[nr], 0, LRU_TEST_BIN, 0);
 			spin_unlock(&cost->pgdat->memcg_lru.lock);
 			cond_resched();
 		}

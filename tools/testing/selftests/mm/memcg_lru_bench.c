@@ -18,6 +18,9 @@
  *                 task that was woken up, for a CPU; an RCU grace period; a Tasks
  *                 RCU grace period
  *
+ * With --dying D there are D memcgs more, which were removed and stay around,
+ * offline, since each is referred to by a socket that was made in it.
+ *
  * It is a measuring tool, not a test: it is built and installed with the tests,
  * but no test runs it. Comments go to stderr; the result is one JSON object on
  * one line of stdout. Everything made is removed at the end, also after an error
@@ -55,6 +58,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -96,7 +100,7 @@ struct writer {
 static int *nr_done;
 
 static struct {
-	unsigned long memcgs, kib, writers, requests, seconds, mkdirs, step, latency;
+	unsigned long memcgs, dying, kib, writers, requests, seconds, mkdirs, step, latency;
 	bool need_instructions, protect;
 } opt = { .memcgs = 1500, .kib = 64, .writers = 1, .step = 1000 };
 
@@ -512,6 +516,87 @@ static void fill_memcg(const char *data)
 		    WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "killed");
 }
 
+static void nap(void)
+{
+	struct timespec ms = { .tv_nsec = 1000000 };
+
+	check_interrupted();
+	nanosleep(&ms, NULL);
+}
+
+/*
+ * A memcg that is referred to by a socket after it was removed. The child shares
+ * our file descriptors, so that the socket it makes stays open.
+ */
+static void make_dying_memcg(void)
+{
+	struct clone_args args = {
+		.flags = CLONE_INTO_CGROUP | CLONE_FILES,
+		.exit_signal = SIGCHLD,
+	};
+	int status, cgroup, sock;
+	pid_t pid;
+
+	check_interrupted();
+	if (mkdirat(parent_fd, "dying", 0755))
+		die("cannot make a memcg: %s", strerror(errno));
+	cgroup = open_at(parent_fd, "dying", O_RDONLY | O_DIRECTORY);
+	args.cgroup = cgroup;
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid < 0)
+		die("cannot start a process in a memcg: %s", strerror(errno));
+	if (!pid) {
+		/* Only system calls from here on */
+		sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (sock < 0)
+			sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		_exit(sock < 0 ? errno : 0);
+	}
+	close(cgroup);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			die("waitpid: %s", strerror(errno));
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		die("cannot make a socket: %s",
+		    WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "killed");
+	/* A task leaves its cgroup a little after it could be waited for */
+	while (unlinkat(parent_fd, "dying", AT_REMOVEDIR)) {
+		if (errno != EBUSY)
+			die("cannot remove %s/dying: %s", parent_path, strerror(errno));
+		nap();
+	}
+}
+
+/* Memcgs below ours that have gone offline */
+static unsigned long nr_offline(void)
+{
+	static const char key[] = "nr_dying_subsys_memory ";
+	char buf[4096], *at;
+
+	if (!read_at(parent_fd, "cgroup.stat", buf, sizeof(buf)))
+		die("cannot read %s/cgroup.stat: %s", parent_path, strerror(errno));
+	at = strstr(buf, key);
+	if (!at)
+		skip("%s/cgroup.stat does not tell how many memcgs are offline", parent_path);
+	return strtoul(at + strlen(key), NULL, 10);
+}
+
+static void make_dying_memcgs(void)
+{
+	struct rlimit limit = { opt.dying + 64, opt.dying + 64 };
+	unsigned long i;
+
+	if (!opt.dying)
+		return;
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		die("cannot have %lu files open: %s", opt.dying + 64, strerror(errno));
+	for (i = 0; i < opt.dying; i++)
+		make_dying_memcg();
+	while (nr_offline() < opt.dying)
+		nap();
+	fprintf(stderr, "# %lu dying memcgs made\n", opt.dying);
+}
+
 static void make_memcgs(void)
 {
 	char buf[64], *data = NULL;
@@ -531,6 +616,7 @@ static void make_memcgs(void)
 			fprintf(stderr, "# %lu of %lu memcgs made\n", nr_made, opt.memcgs);
 	}
 	free(data);
+	make_dying_memcgs();
 
 	/* Counters may lag behind by a batch per CPU, charges do not */
 	if (!read_at(parent_fd, "memory.current", buf, sizeof(buf)))
@@ -822,7 +908,8 @@ static void measure_requests(void)
 	qsort(ticks, n, sizeof(*ticks), by_value);
 
 	print_setup("requests");
-	printf(",\"memcgs\":%lu,\"kib\":%lu,\"writers\":%lu", opt.memcgs, opt.kib, opt.writers);
+	printf(",\"memcgs\":%lu,\"dying\":%lu,\"kib\":%lu,\"writers\":%lu", opt.memcgs, opt.dying,
+	       opt.kib, opt.writers);
 	printf(",\"requests\":%llu,\"pages_reclaimed\":%llu", total, stolen);
 	printf(",\"seconds\":%.6f,\"requests_per_second\":%.6f",
 	       (end_ns - start_ns) / 1e9, rate);
@@ -1123,6 +1210,7 @@ static const char usage[] =
 "usage: memcg_lru_bench [options] --requests R | --seconds T | --mkdir M | --latency T\n"
 "Measures reclaim requests that fail while there are many memcgs (cgroup v2, needs root).\n"
 "  -n, --memcgs N      memcgs to make (1500)\n"
+"  -d, --dying D       memcgs to make, remove and keep from going away besides (0)\n"
 "  -k, --kib K         KiB of tmpfs charged to each (64)\n"
 "  -p, --protect       set memory.min of all of them to max\n"
 "  -w, --writers W     processes that write to the root's memory.reclaim (1)\n"
@@ -1155,6 +1243,7 @@ static void parse_options(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "memcgs", required_argument, NULL, 'n' },
+		{ "dying", required_argument, NULL, 'd' },
 		{ "kib", required_argument, NULL, 'k' },
 		{ "writers", required_argument, NULL, 'w' },
 		{ "requests", required_argument, NULL, 'r' },
@@ -1169,10 +1258,13 @@ static void parse_options(int argc, char **argv)
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "n:k:w:r:t:m:s:l:pih", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "n:d:k:w:r:t:m:s:l:pih", options, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			opt.memcgs = parse("--memcgs", optarg, 1, 60000);
+			break;
+		case 'd':
+			opt.dying = parse("--dying", optarg, 0, 60000);
 			break;
 		case 'k':
 			opt.kib = parse("--kib", optarg, 0, 1024 * 1024);

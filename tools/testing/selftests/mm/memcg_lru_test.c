@@ -7,7 +7,9 @@
  * other writers reclaim from single memcgs and memcgs come and go.  These tests
  * look at the result from user space: requests end, with the documented errno,
  * having reclaimed what was asked for; every memcg is visited; protection holds;
- * nothing is lost or counted wrongly afterwards.
+ * nothing is lost or counted wrongly afterwards.  The same goes for the other way
+ * over memcgs, iteration, and for switching between them.  What becomes of memcgs
+ * on the lists is seen in the trace events memcg_lru.
  *
  * All reclaimable memory here is clean page cache of a file that reads as zeros
  * and is never written, so no swap and no I/O is needed.  Each memcg owns one
@@ -48,6 +50,9 @@
 #include "memcg_test_util.h"
 
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
+/* the multi-gen LRU at all; global reclaim iterates, see multigen_lru.rst */
+#define LRU_GEN_CORE	0x0001
+#define LRU_GEN_MEMCG_ITER 0x0008
 
 /* Harness limit of one test: a backstop, the waits inside are bounded one by one */
 #define TEST_LIMIT	400
@@ -184,6 +189,34 @@ static long nr_dying(const char *cg)
 	return cg_read_key_long(cg, "cgroup.stat", "nr_dying_descendants ");
 }
 
+/* --- the multi-gen LRU's switches ----------------------------------------- */
+
+/* What is enabled, or -1 */
+static long lru_gen_caps(void)
+{
+	char buf[32];
+
+	if (read_text(LRU_GEN_ENABLED, buf, sizeof(buf)) <= 0)
+		return -1;
+	return strtol(buf, NULL, 0);
+}
+
+/* Enable @caps and nothing else; whether that is what is read back */
+static bool set_lru_gen_caps(long caps)
+{
+	char buf[32];
+
+	snprintf(buf, sizeof(buf), "%#lx", caps);
+	return !write_str("/", LRU_GEN_ENABLED, buf) && lru_gen_caps() == caps;
+}
+
+static bool iterate_over_memcgs(bool on)
+{
+	long caps = lru_gen_caps() & ~LRU_GEN_MEMCG_ITER;
+
+	return set_lru_gen_caps(on ? caps | LRU_GEN_MEMCG_ITER : caps);
+}
+
 /* --- set-up --------------------------------------------------------------- */
 
 struct env {
@@ -201,6 +234,8 @@ static bool clean_up(struct env *env)
 {
 	bool ok = true;
 
+	if (!end_trace())
+		ok = false;
 	if (env->top[0] && !remove_tree(env->top))
 		ok = false;
 	if (env->prot[0] && !access(env->prot, F_OK) &&
@@ -223,8 +258,7 @@ static bool clean_up(struct env *env)
 static const char *set_up(struct env *env)
 {
 	const char *file = getenv("MEMCG_LRU_FILE");
-	long max_pages, small, big;
-	unsigned long caps;
+	long max_pages, small, big, caps;
 	char buf[READ_SIZE];
 	off_t size;
 
@@ -262,18 +296,12 @@ static const char *set_up(struct env *env)
 	/* No read-ahead: it would charge a memcg for its neighbour's slice */
 	posix_fadvise(env->fd, 0, 0, POSIX_FADV_RANDOM);
 
-	if (read_text(LRU_GEN_ENABLED, buf, sizeof(buf)) <= 0)
+	caps = lru_gen_caps();
+	if (caps < 0)
 		return LRU_GEN_ENABLED " can't be read";
-	caps = strtoul(buf, NULL, 0);
-	if (!(caps & 1)) {
-		char on[32];
-
-		buf[strcspn(buf, "\n")] = '\0';
-		snprintf(on, sizeof(on), "%#lx", caps | 1);
-		if (write_str("/", LRU_GEN_ENABLED, on))
-			return "the multi-gen LRU can't be enabled";
-		snprintf(env->lru_gen, sizeof(env->lru_gen), "%.16s", buf);
-	}
+	snprintf(env->lru_gen, sizeof(env->lru_gen), "%#lx", caps);
+	if (!set_lru_gen_caps((caps | LRU_GEN_CORE) & ~LRU_GEN_MEMCG_ITER))
+		return "the multi-gen LRU can't be enabled";
 
 	if (cg_read_strstr(env->root, "cgroup.subtree_control", "memory")) {
 		if (write_str(env->root, "cgroup.subtree_control", "+memory"))
@@ -318,6 +346,33 @@ FIXTURE_SETUP(memcg_lru)
 FIXTURE_TEARDOWN_PARENT(memcg_lru)
 {
 	/* The descriptor belongs to the child that ran the test */
+	self->env.fd = -1;
+	EXPECT_TRUE(clean_up(&self->env))
+		TH_LOG("something was left behind below %s", self->env.top);
+}
+
+FIXTURE(iteration)
+{
+	struct env env;
+};
+
+FIXTURE_SETUP(iteration)
+{
+	const char *why = set_up(&self->env);
+
+	if (why) {
+		EXPECT_TRUE(clean_up(&self->env));
+		SKIP(return, "%s", why);
+	}
+	if (!iterate_over_memcgs(true)) {
+		EXPECT_TRUE(clean_up(&self->env));
+		ASSERT_TRUE(false)
+			TH_LOG("global reclaim can't be told to iterate over memcgs");
+	}
+}
+
+FIXTURE_TEARDOWN_PARENT(iteration)
+{
 	self->env.fd = -1;
 	EXPECT_TRUE(clean_up(&self->env))
 		TH_LOG("something was left behind below %s", self->env.top);
@@ -412,11 +467,12 @@ struct worker {
 	const char *what;
 };
 
-enum { CHURNER = NR_ROOT_WRITERS + NR_MEMCG_WRITERS, NR_WORKERS };
+enum { CHURNER = NR_ROOT_WRITERS + NR_MEMCG_WRITERS, SWITCHER, NR_WORKERS };
 
 /* Shared by the processes of one storm */
 struct storm {
 	bool stop;
+	int nr_workers;			/* one less without a switcher */
 	struct worker w[NR_WORKERS];
 };
 
@@ -523,12 +579,30 @@ static void churner(struct env *env, struct storm *storm,
 	}
 }
 
+/* From one way over memcgs to the other */
+static void switcher(struct storm *storm, struct worker *w)
+{
+	bool on = false;
+
+	while (!stopped(storm)) {
+		on = !on;
+		if (!iterate_over_memcgs(on)) {
+			w->bad = EIO;
+			w->what = "switching";
+			return;
+		}
+		one_done(w);
+		/* The walks are to get somewhere meanwhile */
+		usleep(2000);
+	}
+}
+
 static bool storm_is_enough(struct storm *storm)
 {
 	unsigned long enough;
 	int i;
 
-	for (i = 0; i < NR_WORKERS; i++) {
+	for (i = 0; i < storm->nr_workers; i++) {
 		/* One that failed makes no progress: end it here */
 		if (storm->w[i].bad)
 			return true;
@@ -536,17 +610,22 @@ static bool storm_is_enough(struct storm *storm)
 			enough = 20;
 		else if (i < CHURNER)
 			enough = 50;
-		else
+		else if (i == CHURNER)
 			enough = 5 * NR_CHURN;
+		else
+			enough = 100;
 		if (nr_done(&storm->w[i]) < enough)
 			return false;
 	}
 	return true;
 }
 
-/* Make @nr_memcgs memcgs, let all writers loose on them, and wait for the end */
+/*
+ * Make @nr_memcgs memcgs, let all writers loose on them, and wait for the end.
+ * With @switching, global reclaim is switched between its ways all the time.
+ */
 static void run_storm(struct __test_metadata *_metadata,
-		      struct env *env)
+		      struct env *env, bool switching)
 {
 	pid_t pids[NR_WORKERS];
 	struct storm *storm;
@@ -559,8 +638,9 @@ static void run_storm(struct __test_metadata *_metadata,
 	storm = mmap(NULL, sizeof(*storm), PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, storm);
+	storm->nr_workers = switching ? NR_WORKERS : SWITCHER;
 
-	for (i = 0; i < NR_WORKERS; i++) {
+	for (i = 0; i < storm->nr_workers; i++) {
 		pids[i] = fork();
 		ASSERT_LE(0, pids[i]);
 		if (pids[i])
@@ -570,8 +650,10 @@ static void run_storm(struct __test_metadata *_metadata,
 			root_writer(env, storm, &storm->w[i]);
 		else if (i < CHURNER)
 			memcg_writer(env, storm, &storm->w[i]);
-		else
+		else if (i == CHURNER)
 			churner(env, storm, &storm->w[i]);
+		else
+			switcher(storm, &storm->w[i]);
 		_exit(0);
 	}
 
@@ -579,7 +661,7 @@ static void run_storm(struct __test_metadata *_metadata,
 	deadline = now() + timeout / 4.0;
 	while (!storm_is_enough(storm) && nap(deadline))
 		;
-	for (i = 0; i < NR_WORKERS; i++) {
+	for (i = 0; i < storm->nr_workers; i++) {
 		EXPECT_TRUE(wait_until(nr_done(&storm->w[i]) || storm->w[i].bad))
 			TH_LOG("writer %d has made no progress", i);
 	}
@@ -587,7 +669,7 @@ static void run_storm(struct __test_metadata *_metadata,
 
 	deadline = now() + timeout;
 	do {
-		for (i = 0, left = 0; i < NR_WORKERS; i++) {
+		for (i = 0, left = 0; i < storm->nr_workers; i++) {
 			if (!pids[i])
 				continue;
 			if (waitpid(pids[i], &status, WNOHANG) != pids[i]) {
@@ -601,7 +683,7 @@ static void run_storm(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, left)
 		TH_LOG("%d writers don't end", left);
 
-	for (i = 0; i < NR_WORKERS; i++) {
+	for (i = 0; i < storm->nr_workers; i++) {
 		EXPECT_EQ(0, storm->w[i].bad)
 			TH_LOG("%s: %s", storm->w[i].what,
 			       strerror(storm->w[i].bad));
@@ -611,6 +693,8 @@ static void run_storm(struct __test_metadata *_metadata,
 	TH_LOG("requests: %lu by a root writer, %lu by a memcg writer; %lu memcgs made",
 	       nr_done(&storm->w[0]), nr_done(&storm->w[NR_ROOT_WRITERS]),
 	       nr_done(&storm->w[CHURNER]));
+	if (switching)
+		TH_LOG("switched %lu times", nr_done(&storm->w[SWITCHER]));
 	munmap(storm, sizeof(*storm));
 }
 
@@ -620,30 +704,51 @@ static void run_storm(struct __test_metadata *_metadata,
  */
 TEST_F_TIMEOUT(memcg_lru, concurrent_requests_end, TEST_LIMIT)
 {
-	run_storm(_metadata, &self->env);
+	run_storm(_metadata, &self->env, false);
 }
 
-/* The same number of memcgs as before, all on the lists, all removable */
-TEST_F_TIMEOUT(memcg_lru, concurrent_requests_lose_no_memcg, TEST_LIMIT)
+/* The same number of memcgs as before, all found by root reclaim, all removable */
+static void check_none_lost(struct __test_metadata *_metadata, struct env *env)
 {
 	char path[PATH_MAX];
 	long i, left;
 
-	run_storm(_metadata, &self->env);
-	EXPECT_EQ(nr_memcgs, nr_descendants(self->env.top));
+	EXPECT_EQ(nr_memcgs, nr_descendants(env->top));
 
 	for (i = 0; i < nr_memcgs; i++) {
-		memcg_path(&self->env, path, "m", i);
-		ASSERT_TRUE(fill(path, self->env.fd, i * nr_pages, nr_pages));
+		memcg_path(env, path, "m", i);
+		ASSERT_TRUE(fill(path, env->fd, i * nr_pages, nr_pages));
 	}
-	ASSERT_EQ(0, drain(self->env.root));
-	left = resident(self->env.fd, 0, nr_memcgs * nr_pages);
+	ASSERT_EQ(0, drain(env->root));
+	left = resident(env->fd, 0, nr_memcgs * nr_pages);
 	EXPECT_EQ(0, left)
 		TH_LOG("%ld pages were not reached by root reclaim", left);
 
-	remove_memcgs(_metadata, &self->env, "m", nr_memcgs);
-	EXPECT_EQ(0, nr_descendants(self->env.top));
-	expect_none_dying(_metadata, &self->env);
+	/* A reference that a walk has kept would leave it dying */
+	remove_memcgs(_metadata, env, "m", nr_memcgs);
+	EXPECT_EQ(0, nr_descendants(env->top));
+	expect_none_dying(_metadata, env);
+}
+
+TEST_F_TIMEOUT(memcg_lru, concurrent_requests_lose_no_memcg, TEST_LIMIT)
+{
+	run_storm(_metadata, &self->env, false);
+	check_none_lost(_metadata, &self->env);
+}
+
+TEST_F_TIMEOUT(iteration, concurrent_requests_lose_no_memcg, TEST_LIMIT)
+{
+	run_storm(_metadata, &self->env, false);
+	EXPECT_TRUE(lru_gen_caps() & LRU_GEN_MEMCG_ITER);
+	check_none_lost(_metadata, &self->env);
+}
+
+TEST_F_TIMEOUT(iteration, switching_loses_no_memcg, TEST_LIMIT)
+{
+	run_storm(_metadata, &self->env, true);
+	/* Whatever it was switched to last, the lists have to be complete */
+	ASSERT_TRUE(iterate_over_memcgs(false));
+	check_none_lost(_metadata, &self->env);
 }
 
 /* What is charged is what is counted, in each memcg and in the parent */
@@ -652,7 +757,7 @@ TEST_F_TIMEOUT(memcg_lru, concurrent_requests_keep_stats, TEST_LIMIT)
 	char path[PATH_MAX];
 	long i;
 
-	run_storm(_metadata, &self->env);
+	run_storm(_metadata, &self->env, false);
 	for (i = 0; i < nr_memcgs; i++) {
 		memcg_path(&self->env, path, "m", i);
 		check_stat_is_current(_metadata, path);
@@ -726,6 +831,11 @@ TEST_F_TIMEOUT(memcg_lru, min_survives_root_reclaim, TEST_LIMIT)
 	check_min(_metadata, &self->env, self->env.root);
 }
 
+TEST_F_TIMEOUT(iteration, min_survives_root_reclaim, TEST_LIMIT)
+{
+	check_min(_metadata, &self->env, self->env.root);
+}
+
 TEST_F_TIMEOUT(memcg_lru, min_survives_parent_reclaim, TEST_LIMIT)
 {
 	check_min(_metadata, &self->env, self->env.top);
@@ -763,6 +873,11 @@ TEST_F_TIMEOUT(memcg_lru, low_yields_last_to_root_reclaim, TEST_LIMIT)
 	check_low(_metadata, &self->env, self->env.root);
 }
 
+TEST_F_TIMEOUT(iteration, low_yields_last_to_root_reclaim, TEST_LIMIT)
+{
+	check_low(_metadata, &self->env, self->env.root);
+}
+
 TEST_F_TIMEOUT(memcg_lru, low_yields_last_to_parent_reclaim, TEST_LIMIT)
 {
 	check_low(_metadata, &self->env, self->env.top);
@@ -794,6 +909,16 @@ static void check_all_visited(struct __test_metadata *_metadata,
 }
 
 TEST_F_TIMEOUT(memcg_lru, root_reclaim_visits_every_memcg, TEST_LIMIT)
+{
+	long *before = calloc(nr_memcgs, sizeof(*before));
+
+	ASSERT_NE(NULL, before);
+	make_memcgs(_metadata, &self->env, "m", nr_memcgs, nr_pages);
+	check_all_visited(_metadata, &self->env, before);
+	free(before);
+}
+
+TEST_F_TIMEOUT(iteration, root_reclaim_visits_every_memcg, TEST_LIMIT)
 {
 	long *before = calloc(nr_memcgs, sizeof(*before));
 
@@ -891,26 +1016,157 @@ TEST_F_TIMEOUT(memcg_lru, memcg_gives_what_was_asked, TEST_LIMIT)
  * At the root what shrinkers free counts as well, so pgsteal may be less than
  * was asked for.
  */
-TEST_F_TIMEOUT(memcg_lru, root_gives_what_was_asked, TEST_LIMIT)
+static void check_root_amount(struct __test_metadata *_metadata, struct env *env)
 {
 	long steal, had, got, asked = NR_SIBLINGS * BIG_PAGES / 4;
 	int i;
 
 	/* Leave little to the shrinkers */
-	ASSERT_EQ(0, drain(self->env.root));
-	make_memcgs(_metadata, &self->env, "m", NR_SIBLINGS, BIG_PAGES);
+	ASSERT_EQ(0, drain(env->root));
+	make_memcgs(_metadata, env, "m", NR_SIBLINGS, BIG_PAGES);
 	for (i = 0; i < 2; i++) {
-		had = resident_siblings(&self->env);
-		steal = pgsteal(self->env.root);
-		ASSERT_EQ(0, reclaim_pages(self->env.root, asked));
-		got = had - resident_siblings(&self->env);
+		had = resident_siblings(env);
+		steal = pgsteal(env->root);
+		ASSERT_EQ(0, reclaim_pages(env->root, asked));
+		got = had - resident_siblings(env);
 		EXPECT_GE(asked + SWAP_CLUSTER_MAX + MIN_LRU_BATCH * nr_nodes, got);
-		EXPECT_TRUE(wait_until(pgsteal(self->env.root) - steal >= asked * 3 / 4))
-			TH_LOG("pgsteal %ld of %ld", pgsteal(self->env.root) - steal,
-			       asked);
+		EXPECT_TRUE(wait_until(pgsteal(env->root) - steal >= asked * 3 / 4))
+			TH_LOG("pgsteal %ld of %ld", pgsteal(env->root) - steal, asked);
 	}
+	ASSERT_EQ(0, drain(env->root));
+	EXPECT_EQ(0, resident_siblings(env));
+}
+
+TEST_F_TIMEOUT(memcg_lru, root_gives_what_was_asked, TEST_LIMIT)
+{
+	check_root_amount(_metadata, &self->env);
+}
+
+TEST_F_TIMEOUT(iteration, root_gives_what_was_asked, TEST_LIMIT)
+{
+	check_root_amount(_metadata, &self->env);
+}
+
+/* --- memcgs that have nothing to reclaim ---------------------------------- */
+
+/* Runs in the memcg to be charged: anonymous memory, held until it is killed */
+static int hold_anon(const char *cg, void *arg)
+{
+	long pages = *(long *)arg;
+	char *map;
+
+	map = mmap(NULL, pages * page_size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (map == MAP_FAILED)
+		return EXIT_FAILURE;
+	while (true)
+		pause();
+}
+
+/*
+ * A memcg below memory.low has nothing that a request for page cache may take.
+ * That its protection had to be given up for such a request is to be counted all
+ * the same, and only there.
+ */
+TEST_F_TIMEOUT(memcg_lru, low_event_without_reclaimable_pages, TEST_LIMIT)
+{
+	long pages = BIG_PAGES / 4;
+	char path[PATH_MAX], other[PATH_MAX], value[32];
+	int pid, pid_other, status;
+
+	path_fmt(self->env.prot, sizeof(self->env.prot), "%s/memcg_lru_test.%d.prot",
+		 self->env.root, getpid());
+	strcpy(path, self->env.prot);
+	ASSERT_EQ(0, mkdir(path, 0755));
+	snprintf(value, sizeof(value), "%ld", BIG_PAGES * page_size);
+	ASSERT_EQ(0, write_str(path, "memory.low", value));
+	pid = cg_run_nowait(path, hold_anon, &pages);
+	ASSERT_LT(0, pid);
+	memcg_path(&self->env, other, "m", 0);
+	ASSERT_EQ(0, mkdir(other, 0755));
+	pid_other = cg_run_nowait(other, hold_anon, &pages);
+	ASSERT_LT(0, pid_other);
+	ASSERT_TRUE(wait_until(current_pages(path) >= pages && current_pages(other) >= pages));
+
 	ASSERT_EQ(0, drain(self->env.root));
-	EXPECT_EQ(0, resident_siblings(&self->env));
+	EXPECT_LT(0, low_events(path));
+	EXPECT_EQ(0, low_events(other));
+	EXPECT_LE(pages, current_pages(path));
+
+	kill(pid, SIGKILL);
+	kill(pid_other, SIGKILL);
+	waitpid(pid, &status, 0);
+	waitpid(pid_other, &status, 0);
+}
+
+/* Names that do not exist are remembered as well, in slab objects */
+static int look_up_names(const char *cg, void *arg)
+{
+	long i, nr = *(long *)arg;
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (i = 0; i < nr; i++) {
+		path_fmt(path, sizeof(path), "/sys/kernel/mm/memcg_lru_test.%d.%ld", getpid(), i);
+		if (!stat(path, &st))
+			return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}
+
+static long slab_reclaimable(const char *cg)
+{
+	return cg_read_key_long(cg, "memory.stat", "slab_reclaimable ");
+}
+
+/* Without a page on the LRU lists, a memcg's slab is still shrunk */
+TEST_F_TIMEOUT(memcg_lru, slab_without_pages_is_shrunk, TEST_LIMIT)
+{
+	enum { NR_NAMES = 4000, DENTRY = 192 };
+	long nr = NR_NAMES, before;
+	char path[PATH_MAX];
+	int pid, status;
+
+	memcg_path(&self->env, path, "m", 0);
+	ASSERT_EQ(0, mkdir(path, 0755));
+	pid = cg_run_nowait(path, look_up_names, &nr);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+
+	ASSERT_TRUE(wait_until(slab_reclaimable(path) >= NR_NAMES * DENTRY));
+	before = slab_reclaimable(path);
+	ASSERT_EQ(0, drain(self->env.root));
+	EXPECT_TRUE(wait_until(slab_reclaimable(path) <= before / 10))
+		TH_LOG("%ld of %ld bytes of slab are left", slab_reclaimable(path), before);
+}
+
+/* --- what is enabled ------------------------------------------------------ */
+
+TEST_F_TIMEOUT(iteration, is_a_bit_of_its_own, TEST_LIMIT)
+{
+	long caps;
+
+	/* All components, and what it has always meant */
+	ASSERT_EQ(0, write_str("/", LRU_GEN_ENABLED, "y"));
+	caps = lru_gen_caps();
+	EXPECT_TRUE(caps & LRU_GEN_CORE);
+	EXPECT_FALSE(caps & LRU_GEN_MEMCG_ITER);
+
+	/* It changes nothing else, nor does anything else change it */
+	EXPECT_TRUE(set_lru_gen_caps(caps | LRU_GEN_MEMCG_ITER));
+	EXPECT_TRUE(set_lru_gen_caps(LRU_GEN_CORE | LRU_GEN_MEMCG_ITER));
+	EXPECT_EQ(-EINVAL, write_str("/", LRU_GEN_ENABLED, "abc"));
+	EXPECT_EQ(LRU_GEN_CORE | LRU_GEN_MEMCG_ITER, lru_gen_caps());
+	/* A value from a kernel without it turns it off */
+	EXPECT_TRUE(set_lru_gen_caps(caps));
+
+	/* Without the multi-gen LRU it is remembered, and does nothing */
+	EXPECT_TRUE(set_lru_gen_caps(LRU_GEN_MEMCG_ITER));
+	EXPECT_EQ(-EAGAIN, reclaim_pages(self->env.root, 1L << 30));
+	ASSERT_EQ(0, write_str("/", LRU_GEN_ENABLED, "n"));
+	EXPECT_EQ(0, lru_gen_caps());
+	EXPECT_TRUE(set_lru_gen_caps(caps));
 }
 
 /* --- requests that make no sense ------------------------------------------ */
@@ -1043,6 +1299,54 @@ TEST_F_TIMEOUT(memcg_lru, huge_request_to_memcg, TEST_LIMIT)
 	check_huge(_metadata, &self->env, path);
 }
 
+/* --- trace events --------------------------------------------------------- */
+
+TEST_F_TIMEOUT(memcg_lru, rotations_are_traced, TEST_LIMIT)
+{
+	int i, nid, old_gen, new_gen, bin;
+	char path[PATH_MAX], found[256], op[16];
+	unsigned long long id;
+
+	make_memcgs(_metadata, &self->env, "m", NR_SIBLINGS, nr_pages);
+	ASSERT_TRUE(start_trace("memcg_lru/memcg_lru_rotate"));
+	ASSERT_EQ(0, drain(self->env.root));
+
+	for (i = 0; i < NR_SIBLINGS; i++) {
+		memcg_path(&self->env, path, "m", i);
+		ASSERT_LT(0, nr_traced("memcg_lru_rotate", memcg_id(path), found,
+				       sizeof(found)));
+		ASSERT_EQ(6, sscanf(found, "nid=%d memcg_id=%llu op=%15s old_gen=%d new_gen=%d bin=%d",
+				    &nid, &id, op, &old_gen, &new_gen, &bin))
+			TH_LOG("%s", found);
+		EXPECT_TRUE(nid >= 0 && nid < nr_nodes) TH_LOG("%s", found);
+		EXPECT_TRUE(!strcmp(op, "TAIL") || !strcmp(op, "YOUNG")) TH_LOG("%s", found);
+		/* MEMCG_NR_GENS and MEMCG_NR_BINS of the kernel */
+		EXPECT_TRUE(old_gen >= 0 && old_gen < 3) TH_LOG("%s", found);
+		EXPECT_TRUE(new_gen >= 0 && new_gen < 3) TH_LOG("%s", found);
+		EXPECT_TRUE(bin >= 0 && bin < 8) TH_LOG("%s", found);
+	}
+}
+
+/*
+ * Reclaim in a memcg ends with a YOUNG rotation once the memcg had to be aged.
+ * As nobody walks over the memcgs meanwhile, the second one finds it there.
+ */
+TEST_F_TIMEOUT(memcg_lru, skipped_rotations_are_traced, TEST_LIMIT)
+{
+	char path[PATH_MAX], found[256];
+	unsigned long long id;
+
+	memcg_path(&self->env, path, "m", 0);
+	ASSERT_EQ(0, mkdir(path, 0755));
+	id = memcg_id(path);
+	ASSERT_TRUE(start_trace("memcg_lru/memcg_lru_rotate"));
+	ASSERT_TRUE(start_trace("memcg_lru/memcg_lru_skip"));
+
+	EXPECT_TRUE(wait_until(fill(path, self->env.fd, 0, nr_pages) && !drain(path) &&
+			       nr_traced("memcg_lru_skip", id, found, sizeof(found)) > 0));
+	EXPECT_LE(1, nr_traced("memcg_lru_rotate", id, found, sizeof(found)));
+}
+
 /* --- memcgs that go away -------------------------------------------------- */
 
 static int open_socket(void)
@@ -1052,40 +1356,74 @@ static int open_socket(void)
 	return fd >= 0 ? fd : socket(AF_UNIX, SOCK_STREAM, 0);
 }
 
-/*
- * A socket refers to the memcg of the task that made it.  Memcgs that are gone
- * but for such a socket stay on the list; root reclaim has to cope with them,
- * and they have to go when the socket does.
- */
-TEST_F_TIMEOUT(memcg_lru, dying_memcg_pinned_by_socket, TEST_LIMIT)
+static bool sockets_are_charged(void)
 {
-	enum { NR_PINNED = 16 };
+	char buf[READ_SIZE];
+
+	return read_text("/proc/cmdline", buf, sizeof(buf)) > 0 && !strstr(buf, "nosocket");
+}
+
+struct dying {
+	int sock;
+	unsigned long long id;
+};
+
+/*
+ * A socket refers to the memcg of the task that made it.  Memcgs m0... that are
+ * gone but for such a socket each stay around, dying; s0... live.
+ */
+static void make_dying(struct __test_metadata *_metadata, struct env *env, struct dying *dying,
+		       long nr)
+{
 	char path[PATH_MAX], home[PATH_MAX], buf[READ_SIZE];
-	int socks[NR_PINNED];
 	char *mine;
 	long i;
-
-	ASSERT_LT(0, read_text("/proc/cmdline", buf, sizeof(buf)));
-	if (strstr(buf, "nosocket"))
-		SKIP(return, "sockets are not charged: booted with cgroup.memory=nosocket");
 
 	ASSERT_LT(0, proc_read_text(0, false, "cgroup", buf, sizeof(buf)));
 	mine = strstr(buf, "0::");
 	ASSERT_NE(NULL, mine);
 	mine[strcspn(mine, "\n")] = '\0';
-	path_fmt(home, sizeof(home), "%s%s", self->env.root, mine + 3);
+	path_fmt(home, sizeof(home), "%s%s", env->root, mine + 3);
 
-	make_memcgs(_metadata, &self->env, "m", NR_PINNED, nr_pages);
-	for (i = 0; i < NR_PINNED; i++) {
-		memcg_path(&self->env, path, "m", i);
+	make_memcgs(_metadata, env, "m", nr, nr_pages);
+	for (i = 0; i < nr; i++) {
+		memcg_path(env, path, "m", i);
 		ASSERT_EQ(0, write_str(path, "cgroup.procs", "0"));
-		socks[i] = open_socket();
+		dying[i].sock = open_socket();
+		dying[i].id = memcg_id(path);
 		ASSERT_EQ(0, write_str(home, "cgroup.procs", "0"));
-		ASSERT_LE(0, socks[i]);
+		ASSERT_LE(0, dying[i].sock);
 	}
-	/* Living ones between them */
-	make_memcgs(_metadata, &self->env, "s", NR_PINNED, nr_pages);
-	remove_memcgs(_metadata, &self->env, "m", NR_PINNED);
+	make_memcgs(_metadata, env, "s", nr, nr_pages);
+	remove_memcgs(_metadata, env, "m", nr);
+}
+
+static void end_dying(struct __test_metadata *_metadata, struct env *env, struct dying *dying,
+		      long nr)
+{
+	long i;
+
+	/* They were there all the time */
+	EXPECT_EQ(nr, nr_dying(env->top));
+
+	for (i = 0; i < nr; i++)
+		close(dying[i].sock);
+	expect_none_dying(_metadata, env);
+	remove_memcgs(_metadata, env, "s", nr);
+	expect_none_dying(_metadata, env);
+}
+
+/* Root reclaim has to cope with dying memcgs, and they have to go when they can */
+TEST_F_TIMEOUT(memcg_lru, dying_memcg_pinned_by_socket, TEST_LIMIT)
+{
+	enum { NR_PINNED = 16 };
+	struct dying dying[NR_PINNED];
+	char path[PATH_MAX];
+	long i;
+
+	if (!sockets_are_charged())
+		SKIP(return, "sockets are not charged: booted with cgroup.memory=nosocket");
+	make_dying(_metadata, &self->env, dying, NR_PINNED);
 
 	ASSERT_EQ(0, drain(self->env.root));
 	EXPECT_EQ(0, resident(self->env.fd, 0, NR_PINNED * nr_pages));
@@ -1095,14 +1433,38 @@ TEST_F_TIMEOUT(memcg_lru, dying_memcg_pinned_by_socket, TEST_LIMIT)
 	}
 	ASSERT_EQ(0, drain(self->env.root));
 	EXPECT_EQ(0, resident(self->env.fd, 0, NR_PINNED * nr_pages));
-	/* They were there all the time */
-	EXPECT_EQ(NR_PINNED, nr_dying(self->env.top));
 
-	for (i = 0; i < NR_PINNED; i++)
-		close(socks[i]);
-	expect_none_dying(_metadata, &self->env);
-	remove_memcgs(_metadata, &self->env, "s", NR_PINNED);
-	expect_none_dying(_metadata, &self->env);
+	end_dying(_metadata, &self->env, dying, NR_PINNED);
+}
+
+/* Dying memcgs that have gone offline, which takes a while after rmdir */
+static long nr_offline(const char *cg)
+{
+	return cg_read_key_long(cg, "cgroup.stat", "nr_dying_subsys_memory ");
+}
+
+/* Their page cache is their parent's, so root reclaim has no business with them */
+TEST_F_TIMEOUT(memcg_lru, dying_memcgs_are_off_the_lists, TEST_LIMIT)
+{
+	enum { NR_PINNED = 16 };
+	char path[PATH_MAX], found[256];
+	struct dying dying[NR_PINNED];
+	long i;
+
+	if (!sockets_are_charged())
+		SKIP(return, "sockets are not charged: booted with cgroup.memory=nosocket");
+	make_dying(_metadata, &self->env, dying, NR_PINNED);
+	ASSERT_TRUE(wait_until(nr_offline(self->env.top) == NR_PINNED));
+
+	ASSERT_TRUE(start_trace("memcg_lru/memcg_lru_rotate"));
+	ASSERT_EQ(0, drain(self->env.root));
+	for (i = 0; i < NR_PINNED; i++) {
+		memcg_path(&self->env, path, "s", i);
+		EXPECT_LT(0, nr_traced("memcg_lru_rotate", memcg_id(path), found, sizeof(found)));
+		EXPECT_EQ(0, nr_traced("memcg_lru_rotate", dying[i].id, found, sizeof(found)))
+			TH_LOG("dying memcg %llu: %s", dying[i].id, found);
+	}
+	end_dying(_metadata, &self->env, dying, NR_PINNED);
 }
 
 /*

@@ -109,6 +109,8 @@ static bool clean_up(struct env *env)
 {
 	bool ok = true;
 
+	if (!end_trace())
+		ok = false;
 	if (env->top[0] && !access(env->top, F_OK) && !remove_tree(env->top))
 		ok = false;
 	if (env->delegated &&
@@ -540,7 +542,7 @@ TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
 {
 	enum { FIRST_READS = 8, MAX_READS = 3, LAST_READS = 8 };
 	const long pages = max_pages * 3 / 5;
-	char cg[PATH_MAX], max[32];
+	char cg[PATH_MAX], max[32], found[256];
 	long long nodes;
 	long left = pages;
 	int i, reads = 0;
@@ -553,6 +555,7 @@ TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
 	for (i = 0; i < FIRST_READS; i++)
 		ASSERT_TRUE(fill(cg, self->env.fd, 0, pages));
 	ASSERT_EQ(pages, resident(self->env.fd, 0, pages));
+	ASSERT_TRUE(start_trace("workingset/workingset_shadow_budget"));
 
 	nodes = stat_value(cg, "workingset_nodereclaim");
 	ASSERT_LE(0, nodes);
@@ -564,6 +567,8 @@ TEST_F_TIMEOUT(shadow, second_set_becomes_resident, TEST_LIMIT)
 		       stat_value(cg, "workingset_nodereclaim") - nodes);
 		reads = i;
 	}
+	/* Whenever reclaim looks for slab objects, it comes by the memcg's shadow nodes */
+	EXPECT_LT(0, nr_traced("workingset_shadow_budget", memcg_id(cg), found, sizeof(found)));
 	EXPECT_EQ(0, left);
 	EXPECT_LE(reads, MAX_READS);
 	EXPECT_EQ(nodes, stat_value(cg, "workingset_nodereclaim"))

@@ -252,4 +252,60 @@ static inline bool fill(const char *cg, int fd, long first, long nr)
 	return WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
+/* --- trace events --------------------------------------------------------- */
+
+/* a trace buffer of the tests' own */
+#define TRACE_INSTANCE	"/sys/kernel/tracing/instances/memcg_test"
+
+/* Record @event, "system/name", beside those that are recorded already */
+static inline bool start_trace(const char *event)
+{
+	char name[128];
+
+	if (access("/sys/kernel/tracing/trace", F_OK) &&
+	    system("mount -t tracefs none /sys/kernel/tracing 2>/dev/null"))
+		return false;
+	if (mkdir(TRACE_INSTANCE, 0700) && errno != EEXIST)
+		return false;
+	path_fmt(name, sizeof(name), "events/%s/enable", event);
+	return !write_str(TRACE_INSTANCE, "buffer_size_kb", "4096") &&
+	       !write_str(TRACE_INSTANCE, name, "1");
+}
+
+static inline bool end_trace(void)
+{
+	return !rmdir(TRACE_INSTANCE) || errno == ENOENT;
+}
+
+/* What trace events call a memcg */
+static inline unsigned long long memcg_id(const char *cg)
+{
+	struct stat st;
+
+	return stat(cg, &st) ? 0 : st.st_ino;
+}
+
+/* How often event @name was recorded for memcg @id; what it said last in @found */
+static inline long nr_traced(const char *name, unsigned long long id, char *found, size_t size)
+{
+	char line[512], event[128], value[64];
+	const char *at;
+	long nr = 0;
+	FILE *f = fopen(TRACE_INSTANCE "/trace", "re");
+
+	if (!f)
+		return -1;
+	snprintf(event, sizeof(event), "%s: ", name);
+	snprintf(value, sizeof(value), " memcg_id=%llu ", id);
+	while (fgets(line, sizeof(line), f)) {
+		at = strstr(line, event);
+		if (!at || !strstr(at, value))
+			continue;
+		snprintf(found, size, "%s", at + strlen(event));
+		nr++;
+	}
+	fclose(f);
+	return nr;
+}
+
 #endif /* _MEMCG_TEST_UTIL_H */
