@@ -272,6 +272,14 @@ static inline bool start_trace(const char *event)
 	       !write_str(TRACE_INSTANCE, name, "1");
 }
 
+/* Forget what has been recorded */
+static inline bool clear_trace(void)
+{
+	int fd = open(TRACE_INSTANCE "/trace", O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	return fd >= 0 && !close(fd);
+}
+
 static inline bool end_trace(void)
 {
 	return !rmdir(TRACE_INSTANCE) || errno == ENOENT;
