@@ -1303,7 +1303,7 @@ TEST_F_TIMEOUT(memcg_lru, huge_request_to_memcg, TEST_LIMIT)
 
 TEST_F_TIMEOUT(memcg_lru, rotations_are_traced, TEST_LIMIT)
 {
-	int i, nid, old_gen, new_gen, bin;
+	int i, fields, nid, old_gen, new_gen, bin;
 	char path[PATH_MAX], found[256], op[16];
 	unsigned long long id;
 
@@ -1315,9 +1315,10 @@ TEST_F_TIMEOUT(memcg_lru, rotations_are_traced, TEST_LIMIT)
 		memcg_path(&self->env, path, "m", i);
 		ASSERT_LT(0, nr_traced("memcg_lru_rotate", memcg_id(path), found,
 				       sizeof(found)));
-		ASSERT_EQ(6, sscanf(found, "nid=%d memcg_id=%llu op=%15s old_gen=%d new_gen=%d bin=%d",
-				    &nid, &id, op, &old_gen, &new_gen, &bin))
-			TH_LOG("%s", found);
+		fields = sscanf(found,
+				"nid=%d memcg_id=%llu op=%15s old_gen=%d new_gen=%d bin=%d",
+				&nid, &id, op, &old_gen, &new_gen, &bin);
+		ASSERT_EQ(6, fields) TH_LOG("%s", found);
 		EXPECT_TRUE(nid >= 0 && nid < nr_nodes) TH_LOG("%s", found);
 		EXPECT_TRUE(!strcmp(op, "TAIL") || !strcmp(op, "YOUNG")) TH_LOG("%s", found);
 		/* MEMCG_NR_GENS and MEMCG_NR_BINS of the kernel */
