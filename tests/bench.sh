@@ -37,8 +37,8 @@ pair() {
 
 {
 	exact base 1 1500 500000000; exact base 2 1500 500000200
-	exact patched 1 1500 330000000; exact patched 2 1500 330100000
-	exact base 1 6000 4000000000; exact patched 1 6000 1300000000
+	exact patched 1 1500 90000000; exact patched 2 1500 90027000
+	exact base 1 6000 4000000000; exact patched 1 6000 355000000
 	# ratios 2.0 2.5 4.0 2.2 3.0; the ratio of the medians would be 2.4
 	pair base 1 1.0; pair base 2 2.0; pair base 3 0.5; pair base 4 1.0; pair base 5 1.0
 	pair patched 1 2.0; pair patched 2 5.0; pair patched 3 2.0; pair patched 4 2.2; pair patched 5 3.0
@@ -47,7 +47,7 @@ all=(--exact 1500:2 --exact 6000:1 --pairs 1500:8:5)
 
 check "a good measurement is judged good" 0 '^patched beats base$' "${all[@]}" "$tmp/good"
 check "the same with the project's bars" 0 '^all bars are reached$' "${all[@]}" --bars "$tmp/good"
-check "exact ratio" 0 '1,500 memcgs, 1 writer.* 500\.0 +330\.1 +0\.660 +<= 0\.68 +ok' "${all[@]}" --bars "$tmp/good"
+check "exact ratio" 0 '1,500 memcgs, 1 writer.* 500\.0 +90\.0 +0\.180 +<= 0\.2 +ok' "${all[@]}" --bars "$tmp/good"
 check "growth from 1,500 to 6,000" 0 'factor +8\.00 +3\.94 +<= 4\.1 +ok' "${all[@]}" --bars "$tmp/good"
 check "the median of the pairs' ratios decides" 0 'median of 5 +1\.000 +2\.200 +2\.50 +>= 2 +ok' "${all[@]}" --bars "$tmp/good"
 check "every pair's ratio is shown" 0 'each pair: 2\.00, 2\.50, 4\.00, 2\.20, 3\.00' "${all[@]}" "$tmp/good"
@@ -61,12 +61,12 @@ check "median of an even number" 0 'median of 4 +1\.000 +2\.500 +2\.50' --exact 
 
 sed '/pairs.*"patched"/s/_second":[0-9.]*/_second":0.4/' "$tmp/good" >"$tmp/slow"
 check "fewer requests/s than base fail" 1 'median of 5.*FAILED$' "${all[@]}" "$tmp/slow"
-sed 's/330[01]00000/510000000/' "$tmp/good" >"$tmp/more"
+sed 's/900[02][07]000/510000000/' "$tmp/good" >"$tmp/more"
 check "more instructions than base fail" 1 '1,500 memcgs, 1 writer.*FAILED$' "${all[@]}" "$tmp/more"
-sed 's/330[01]00000/345000000/' "$tmp/good" >"$tmp/bar"
+sed 's/900[02][07]000/110000000/' "$tmp/good" >"$tmp/bar"
 check "better than base is enough without bars" 0 '^patched beats base$' "${all[@]}" "$tmp/bar"
-check "and not enough with them" 1 '1,500 memcgs, 1 writer.*0\.690 +<= 0\.68 +FAILED$' "${all[@]}" --bars "$tmp/bar"
-sed 's/1300000000/1400000000/; s/4000000000/4500000000/' "$tmp/good" >"$tmp/grow"
+check "and not enough with them" 1 '1,500 memcgs, 1 writer.*0\.220 +<= 0\.2 +FAILED$' "${all[@]}" --bars "$tmp/bar"
+sed 's/355000000/381600000/' "$tmp/good" >"$tmp/grow"
 check "growth above its bar fails" 1 'factor.*4\.24 +<= 4\.1 +FAILED$' "${all[@]}" --bars "$tmp/grow"
 sed 's/500000200/510000000/' "$tmp/good" >"$tmp/differ"
 check "exact runs that are not repeatable cannot be judged" 2 'error: 1500 memcgs: runs of one kernel differ by 2\.00 %' "${all[@]}" "$tmp/differ"
@@ -125,6 +125,26 @@ check "a console without the suite" 2 'error: the KUnit suite memcg_lru_cost pri
 check "mkdir curve" 0 ' 2,000 +176\.0 +176\.0' "${all[@]}" --mkdir 2000 "$tmp/mkdir"
 check "a mkdir curve that is too short" 2 'error: missing run: mkdir 3000' "${all[@]}" --mkdir 3000 "$tmp/mkdir"
 
+# Memcgs without pages, dying memcgs, and the second way
+one() { printf '{"kind":"%s","variant":"%s","run":1,"result":{"memcgs":%d,"instructions":{"per_request":%d}}}\n' "$@"; }
+{
+	cat "$tmp/good"
+	one empty base 1500 200000000; one empty patched 1500 60000000
+	one dying-0 base 300 40000000; one dying-3000 base 300 2400000000
+	one dying-0 patched 300 10000000; one dying-3000 patched 300 10100000
+	one iteration patched 1500 120000000
+} >"$tmp/more-kinds"
+kinds=("${all[@]}" --empty 1500 --dying 300:3000 --iteration 1500 --bars)
+check "memcgs without a page" 0 'without any page.* 200\.0 +60\.0 +0\.300 +<= 1 +ok' "${kinds[@]}" "$tmp/more-kinds"
+check "dying memcgs" 0 '3,000 dying ones.* 60\.00 +1\.010 +<= 1\.02 +ok' "${kinds[@]}" "$tmp/more-kinds"
+check "iteration is shown beside the base" 0 'by iteration.* 500\.0 +120\.0 +0\.240$' "${kinds[@]}" "$tmp/more-kinds"
+sed 's/10100000/10300000/' "$tmp/more-kinds" >"$tmp/dear"
+check "dying memcgs that cost something" 1 '3,000 dying ones.*FAILED$' "${kinds[@]}" "$tmp/dear"
+sed 's/:60000000/:200100000/' "$tmp/more-kinds" >"$tmp/dear"
+check "empty memcgs that got dearer" 1 'without any page.*FAILED$' "${kinds[@]}" "$tmp/dear"
+grep -v '"dying-0","variant":"patched"' "$tmp/more-kinds" >"$tmp/less"
+check "a missing run without dying memcgs" 2 'error: missing run: dying-0 300 memcgs, patched' "${kinds[@]}" "$tmp/less"
+
 # JSON for machines
 "$report" "${all[@]}" --json "$tmp/json" "$tmp/good" >/dev/null
 n=$((n + 1))
@@ -173,13 +193,17 @@ memcgs=$(sed -n 's/.*-n \([0-9]*\).*/\1/p' <<<"$2")
 case ${kernel%-*}/$name in
 /base/exact-1500*) millions=1000 ;;
 /base/exact-6000*) millions=8000 ;;
-/patched/exact-1500*) millions=600 ;;
-/patched/exact-6000*) millions=2400 ;;
+/patched/exact-1500*) millions=100 ;;
+/patched/exact-6000*) millions=400 ;;
+/*/empty-*) millions=100 ;;
+/base/dying-3*) millions=900 ;;
+/*/dying-*) millions=20 ;;
+/patched/iteration) millions=200 ;;
 /base/*) rate=1 ;;
 /patched/*) rate=3 ;;
 esac
 case $name in
-exact*) echo "{\"memcgs\":$memcgs,\"writers\":1,\"ticks_per_instruction\":16,\"instructions\":{\"per_request\":${millions}000000}}" ;;
+exact* | empty* | dying* | iteration) echo "{\"memcgs\":$memcgs,\"writers\":1,\"ticks_per_instruction\":16,\"instructions\":{\"per_request\":${millions}000000}}" ;;
 pair*) echo "{\"memcgs\":$memcgs,\"writers\":8,\"requests\":9,\"requests_per_second\":$rate,\"latency_ms\":{\"median\":1,\"max\":2}}" ;;
 mkdir*) echo '{"step":1000,"milliseconds":[1,1,1,1,1,1,1,1,1,1],"instructions":[1,1,1,1,1,1,1,1,1,1]}' ;;
 esac >"$out/stdout"
