@@ -11,7 +11,7 @@ export BUILD KSRC TREE DISCARD SIGNOFF ASSISTED_BY ACCEL KERNEL DRYRUN KCONFIG L
 # Not for the kernel's makes, which inherit the environment.
 unexport BASE VARIANT CONFIG
 
-.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-latency bench-lru-add bench-memcg-stat mutants deb clean setup
+.PHONY: help demo test series refresh apply points range-diff check bisect kernel kunit kselftest bench bench-latency bench-lru-add bench-memcg-stat bench-fairness mutants deb clean setup
 .DEFAULT_GOAL := help
 
 help:		## this list
@@ -68,6 +68,9 @@ bench-lru-add: setup	## instructions and LRU locks per page, with and without de
 
 bench-memcg-stat: setup	## instructions per charged page, convergence after a change of the working set
 	@scripts/bench-memcg-stat $(BASE)
+
+bench-fairness: setup	## from which memcgs global reclaim takes, and at what cost: base, patched, iteration; a plot
+	@scripts/bench-fairness $(BASE)
 
 mutants: setup	## small wrong edits, each of which a test has to notice: caught/total
 	@scripts/mutants $(BASE)
