@@ -173,6 +173,20 @@ works "DISCARD=1 drops it" env DISCARD=1 scripts/compose 7.3
 [ -z "$(git -C $patched status --porcelain)" ] && ! git -C $patched notes show HEAD >/dev/null 2>&1
 ok "and the tree is clean" $?
 
+# clean takes the whole repository of the base away
+echo 'mine' >>$patched/mm/vmscan.c
+fails "clean refuses over an edited file" "patched holds work: it has uncommitted changes" scripts/clean
+git -C $patched stash -q
+fails "clean refuses over stashed changes" 'patched also has stash@\{0\}' scripts/clean
+git -C $patched stash drop -q
+git -C $patched branch mine
+fails "clean refuses over a branch of the user's" 'patched also has mine; DISCARD=1 drops it' scripts/clean
+git -C $patched branch -q -D mine
+works "clean takes the rest" scripts/clean
+[ ! -e build/7.3 ] && [ ! -e dist ]
+ok "and leaves nothing" $?
+works "composing again" scripts/compose 7.3
+
 # Sign-off and disclosure, in the mails only
 before=$(git -C $patched rev-parse HEAD)
 works "SIGNOFF and ASSISTED_BY" env SIGNOFF="Ann O'Neil <ann@example.org>" ASSISTED_BY="Tool:model-1" scripts/compose --mails 7.3
