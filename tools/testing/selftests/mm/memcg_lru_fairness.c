@@ -65,7 +65,7 @@ static struct task {
 
 static pid_t pids[MAX_MEMCGS], main_pid;
 static long nr_made, page_size;
-static volatile sig_atomic_t interrupted;
+static int interrupted;	/* the signal, set by its handler */
 
 static double now(void)
 {
@@ -77,13 +77,15 @@ static double now(void)
 
 static void on_signal(int sig)
 {
-	interrupted = sig;
+	__atomic_store_n(&interrupted, sig, __ATOMIC_RELAXED);
 }
 
 static void check_interrupted(void)
 {
-	if (interrupted)
-		errx(1, "interrupted by signal %d", interrupted);
+	int sig = __atomic_load_n(&interrupted, __ATOMIC_RELAXED);
+
+	if (sig)
+		errx(1, "interrupted by signal %d", sig);
 }
 
 /* Lets others run; ends the program after the deadline */
@@ -108,12 +110,14 @@ static unsigned long next_random(unsigned long *state)
 
 static void work(long nr, int file)
 {
-	long anon_pages = (opt.anon << 20) / page_size, file_pages = (opt.file << 20) / page_size;
+	long anon_pages = (opt.anon << 20) / page_size;
+	long file_pages = (opt.file << 20) / page_size;
 	unsigned long seed = nr + 1;
 	char *anon, buf[64];
 	long i;
 
-	anon = mmap(NULL, opt.anon << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	anon = mmap(NULL, opt.anon << 20, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (anon == MAP_FAILED)
 		err(1, "mmap");
 	/* fails without THP, which is as good */
@@ -273,7 +277,7 @@ static void read_memcg(long nr, struct counts *c)
 		errx(1, "no pgsteal in %s", path);
 }
 
-/* User and system time of all kswapds, from /proc/PID/stat (proc_pid_stat(5), fields 14 and 15) */
+/* User and system time of all kswapds: fields 14 and 15 of proc_pid_stat(5) */
 static unsigned long kswapd_ms(void)
 {
 	unsigned long user, sys, ticks = 0;
@@ -291,10 +295,11 @@ static unsigned long kswapd_ms(void)
 		f = fopen(path, "re");
 		if (!f)
 			continue;	/* it has ended */
-		if (fgets(line, sizeof(line), f) && strstr(line, "(kswapd") && (at = strchr(line, ')')) &&
-		    sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys) == 2)
-			ticks += user + sys;
+		at = fgets(line, sizeof(line), f) ? strstr(line, "(kswapd") : NULL;
 		fclose(f);
+		if (at && sscanf(at, "%*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+				 &user, &sys) == 2)
+			ticks += user + sys;
 	}
 	closedir(proc);
 	return ticks * 1000 / sysconf(_SC_CLK_TCK);
@@ -314,14 +319,13 @@ static void read_counts(struct counts *c)
 
 /* ---- taking memory ---- */
 
-/* ---- taking memory ---- */
-
 struct requests {
 	unsigned long written, failed;
 };
 
 /* Until the memcgs have lost enough since @before; the last counts in @after */
-static void take_by_requests(struct requests *r, const struct counts *before, struct counts *after)
+static void take_by_requests(struct requests *r, const struct counts *before,
+			     struct counts *after)
 {
 	unsigned long enough = (opt.steal << 20) / page_size;
 	double deadline = now() + WAIT_SECONDS;
@@ -344,7 +348,8 @@ static void take_by_requests(struct requests *r, const struct counts *before, st
 		check_tasks();
 		read_counts(after);
 		if (now() > deadline)
-			errx(1, "only %lu pages were taken in %d s", after->steal - before->steal, WAIT_SECONDS);
+			errx(1, "only %lu pages were taken in %d s",
+			     after->steal - before->steal, WAIT_SECONDS);
 	} while (after->steal - before->steal < enough);
 	close(fd);
 }
@@ -352,6 +357,7 @@ static void take_by_requests(struct requests *r, const struct counts *before, st
 static void take_by_ballast(struct counts *before, struct counts *after)
 {
 	double end, deadline = now() + WAIT_SECONDS;
+	unsigned long pages = opt.memcgs * ((opt.anon + opt.file) << 20) / page_size;
 	unsigned long enough;
 	void *ballast = mmap(NULL, opt.ballast << 20, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -359,7 +365,7 @@ static void take_by_ballast(struct counts *before, struct counts *after)
 	if (ballast == MAP_FAILED || mlock(ballast, opt.ballast << 20))
 		err(1, "cannot lock %ld MiB of memory", opt.ballast);
 	/* What the ballast took is not to be counted: begin when all have gone on for a while */
-	enough = sum_rounds() + opt.memcgs * ((opt.anon + opt.file) << 20) / page_size / (TOUCHES + READS);
+	enough = sum_rounds() + pages / (TOUCHES + READS);
 	while (sum_rounds() < enough) {
 		check_tasks();
 		nap(deadline, "getting used to the ballast");
@@ -388,15 +394,20 @@ static void measure(void)
 	else
 		take_by_ballast(before, after);
 
-	printf("{\"program\":\"memcg_lru_fairness\",\"mode\":\"%s\",\"memcgs\":%ld,\"anon_mib\":%ld,\"file_mib\":%ld",
-	       opt.steal ? "steal" : "ballast", opt.memcgs, opt.anon, opt.file);
+	printf("{\"program\":\"memcg_lru_fairness\",\"mode\":\"%s\"",
+	       opt.steal ? "steal" : "ballast");
+	printf(",\"memcgs\":%ld,\"anon_mib\":%ld,\"file_mib\":%ld",
+	       opt.memcgs, opt.anon, opt.file);
 	printf(",\"writes\":%lu,\"failed\":%lu,\"asked\":%lu", r.written, r.failed,
 	       r.written * (opt.chunk << 20) / page_size);
-	printf(",\"scan\":%lu,\"steal\":%lu", after->scan - before->scan, after->steal - before->steal);
-	printf(",\"refault_anon\":%lu,\"refault_file\":%lu", after->refault_anon - before->refault_anon,
+	printf(",\"scan\":%lu,\"steal\":%lu",
+	       after->scan - before->scan, after->steal - before->steal);
+	printf(",\"refault_anon\":%lu,\"refault_file\":%lu",
+	       after->refault_anon - before->refault_anon,
 	       after->refault_file - before->refault_file);
-	printf(",\"kswapd_ms\":%lu,\"seconds\":%.3f,\"rounds\":%lu,\"stolen\":[", after->kswapd_ms - before->kswapd_ms,
-	       after->time - before->time, after->rounds - before->rounds);
+	printf(",\"kswapd_ms\":%lu,\"seconds\":%.3f,\"rounds\":%lu,\"stolen\":[",
+	       after->kswapd_ms - before->kswapd_ms, after->time - before->time,
+	       after->rounds - before->rounds);
 	for (i = 0; i < opt.memcgs; i++)
 		printf("%s%lu", i ? "," : "", after->stolen[i] - before->stolen[i]);
 	puts("]}");
@@ -408,7 +419,8 @@ static void measure(void)
 
 static const char usage[] =
 "usage: memcg_lru_fairness [options] --steal S | --seconds T  CGROUP\n"
-"Measures from which of many busy memcgs in CGROUP reclaim takes memory, and at what cost (cgroup v2, needs root).\n"
+"Measures from which of many busy memcgs in CGROUP reclaim takes memory, and at\n"
+"what cost (cgroup v2, needs root).\n"
 "  -n, --memcgs N   memcgs to make (32)\n"
 "  -a, --anon A     MiB of anonymous memory of each (16)\n"
 "  -f, --file F     MiB of page cache of each (8; 0 without --path)\n"
