@@ -46,6 +46,17 @@ ok "says that it is not the verified package" $?
 [ "$before" = "$(snapshot "$tmp/k73")" ]
 ok "the user's tree is not touched" $?
 first=$(git -C build/7.3/base rev-parse pristine)
+works "the same tree again" env KSRC="$tmp/k73" scripts/source 7.3
+[ ! -s "$tmp/err" ] || ! grep -q anew "$tmp/err"
+ok "is taken as it is" $?
+cp -a "$tmp/k73" "$tmp/k73.kept"
+echo "/* changed */" >>"$tmp/k73/mm/vmscan.c"
+works "the same tree, changed since" env KSRC="$tmp/k73" scripts/source 7.3
+grep -q 'k73 before .*k73/mm/vmscan.c changed; making it anew' "$tmp/err" && grep -q '/\* changed' build/7.3/base/mm/vmscan.c
+ok "is copied anew, and says why" $?
+rm -rf "$tmp/k73"
+mv "$tmp/k73.kept" "$tmp/k73"
+fails "a tree below build/" "KSRC=build/7.3/base is in .*build, which is made anew" env KSRC=build/7.3/base scripts/source 7.3
 rm -rf build
 tar -cf "$tmp/flat.tar" -C "$tmp/k73" .
 works "a plain tarball" env KSRC="$tmp/flat.tar" scripts/source 7.3
